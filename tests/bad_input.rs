@@ -111,6 +111,74 @@ fn a_draft_as_large_as_its_target_is_a_warning() {
     assert!(!run("story-3m", "story-230k").1);
 }
 
+/// A safetensors file with some bytes of one tensor replaced.
+fn with_bytes(from: &Path, to: PathBuf, tensor: &str, bytes: &[u8]) -> String {
+    let mut file = fs::read(from).unwrap();
+    let header = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
+    let json: serde_json::Value = serde_json::from_slice(&file[8..8 + header]).unwrap();
+    let at = 8 + header + json[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
+    file[at..at + bytes.len()].copy_from_slice(bytes);
+    fs::write(&to, file).unwrap();
+    to.to_str().unwrap().to_string()
+}
+
+/// The model's weights are cut off in every case but the last, so had the model been loaded first,
+/// the message would be about them.
+#[test]
+fn medusa_heads_and_trees_are_checked_before_the_model_is_loaded() {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let heads = models.join("story-3m/medusa.safetensors");
+    let folder = Folder::new("medusa");
+    for file in fs::read_dir(models.join("story-3m")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), folder.0.join(file.file_name())).unwrap();
+    }
+    let weights = fs::read(folder.0.join("model.safetensors")).unwrap();
+    fs::write(folder.0.join("model.safetensors"), &weights[..100]).unwrap();
+    let refused = |flags: &[&str], code: i32, says: &str| {
+        let first = ["--model", folder.path(), "-p", "Once", "--max-new-tokens", "4"];
+        let output = command(&[&first[..], flags].concat()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{flags:?}: {said}");
+        assert!(said.starts_with("error: ") && said.contains(says), "{flags:?}: {said}");
+        assert!(output.stdout.is_empty() && !said.contains("[loop"), "{flags:?}: {said}");
+    };
+    let changed = |name: &str, tensor: &str, bytes: &[u8]| {
+        with_bytes(&heads, folder.0.join(name), tensor, bytes)
+    };
+    let nan = changed("nan", "heads.2.bias", &[0x00, 0x7e]);
+    refused(&["--medusa", &nan], 1, "heads.2.bias contains NaN");
+    let vocabulary = changed("vocabulary", "vocab_size", &50_257i64.to_le_bytes());
+    refused(&["--medusa", &vocabulary], 1, "another model: their vocabulary has 50257 tokens");
+    refused(&["--medusa", "nowhere.safetensors"], 1, "no such file");
+    let cut = folder.0.join("cut");
+    fs::write(&cut, &fs::read(&heads).unwrap()[..1000]).unwrap();
+    refused(&["--medusa", cut.to_str().unwrap()], 1, "not a safetensors file");
+    let config = folder.0.join("config.json");
+    refused(&["--medusa", config.to_str().unwrap()], 1, "not a safetensors file");
+    refused(&["--medusa", "--draft-tree", "1x1x1x1x1"], 2, "4 Medusa heads");
+    refused(&["--medusa", "--draft-tree", "9x9x9"], 1, "room for 511");
+    refused(&["--draft-tree", "600"], 1, "room for 511");
+    for shape in ["", "x", "3x", "3x0", "2x-1", "1.5", "99999999999999999999"] {
+        refused(&[&format!("--draft-tree={shape}")], 2, "a shape is the number of children");
+    }
+    refused(&["--medusa", "--num-beams", "2"], 2, "cannot be used with '--num-beams");
+    refused(&["--medusa", "--draft-model", "story-230k"], 2, "--draft-model");
+    refused(&["--medusa", "--draft-ngram"], 2, "--draft-ngram");
+    refused(&["--draft-tree", "2x1", "--num-beams", "2"], 2, "cannot be used with '--num-beams");
+    refused(&["--draft-tree", "2x1", "--num-draft-tokens", "3"], 2, "--num-draft-tokens");
+    refused(&["--medusa", "--loop", "day13"], 2, "day 24's loop can");
+    refused(&["--typical-acceptance"], 2, "--medusa");
+    fs::remove_file(folder.0.join("medusa.safetensors")).unwrap();
+    refused(&["--medusa"], 1, "no such file");
+    // Only the last norm says whose heads these are. The rest of the weights stay unread.
+    fs::write(folder.0.join("model.safetensors"), &weights).unwrap();
+    let norm = changed("norm", "norm.weight", &99f32.to_le_bytes());
+    refused(&["--medusa", &norm], 1, "trained on another model");
+    fs::copy(story().join("config.json"), config).unwrap();
+    refused(&["--medusa", heads.to_str().unwrap()], 1, "heads.0.weight is [192, 192]");
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_the_text_cleanly() {

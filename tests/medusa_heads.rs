@@ -172,7 +172,7 @@ fn files_that_are_no_heads_of_this_model_are_refused() {
     refused("vocabulary", &replaced("vocab_size", vocab), "50257");
     refused("norm", &replaced("norm.weight", full(7.0, &[64])), "another model");
     refused("width", &replaced("heads.1.weight", full(0.0, &[64, 32])), "[64, 64]");
-    refused("nan", &replaced("heads.2.bias", full(f32::NAN, &[64])), "heads.2.bias has numbers");
+    refused("nan", &replaced("heads.2.bias", full(f32::NAN, &[64])), "heads.2.bias contains NaN");
     refused("none", &|tensors| tensors.retain(|name, _| !name.starts_with("heads")), "heads.0");
     let error = medusa::load(&file(medusa::FILE), model).err().unwrap();
     assert!(format!("{error:#}").contains("another model"), "{error:#}");

@@ -6,13 +6,11 @@ use crate::cli::plan::{prompt_texts, Plan};
 use crate::cli::weight_format::{self, weight_format, ModelLoad};
 use crate::cli::{chat_terminal, endpoint, generation_config, interrupt, memory_check};
 use crate::cli::{score, text_input};
-use crate::day05_model::Transformer;
-use crate::day24_draft_trees::MedusaHeads;
 use crate::days;
 use crate::engine::chat::Chat;
 use crate::engine::chat_template::{date, Message, Template};
 use crate::engine::loops::{LoopPlan, Models};
-use crate::engine::medusa;
+use crate::engine::medusa::{self, HeadsFile};
 use crate::engine::nan_trace::{explained, Watched};
 use crate::engine::ngram_table::{self, NgramTable};
 use crate::engine::operations::{self, Kernels};
@@ -89,6 +87,8 @@ struct Asked<'a> {
     draft_files: Option<ModelFiles>,
     /// The n-gram table to draft from.
     draft_table: Option<NgramTable>,
+    /// The Medusa heads to draft with.
+    heads: Option<HeadsFile>,
     began: Instant,
 }
 
@@ -122,6 +122,10 @@ impl<'a> Asked<'a> {
         let context = config.max_position_embeddings;
         let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };
         let prompts = prompts(args, &texts, &tokenizer, asking.as_ref(), context)?;
+        for (i, prompt) in prompts.iter().enumerate() {
+            check_tree(&args.tree_shape(), prompt.len(), context)
+                .map_err(|e| anyhow!("{}{e}", which(i, prompts.len())))?;
+        }
         let drafter = args.draft_model.as_deref();
         let drafter = drafter.map(|name| draft_model(name, args, &files, &tokenizer));
         let (draft_files, draft_tokenizer) = drafter.transpose()?.unzip();
@@ -136,6 +140,7 @@ impl<'a> Asked<'a> {
             questions: asking.map(|_| texts),
             draft_files,
             draft_table: draft_table.transpose()?,
+            heads: heads(args, &files)?,
             began,
             files,
         };
@@ -180,8 +185,6 @@ impl Loaded {
         for (i, prompt) in prompts.iter().enumerate() {
             let which = which(i, prompts.len());
             check_prompt(engine.model(), prompt).map_err(|e| anyhow!("{which}{}", plain(&e)))?;
-            check_tree(&args.tree_shape(), prompt.len(), context)
-                .map_err(|e| anyhow!("{which}{e}"))?;
             if let Some(CacheKind::Paged { block_size, num_blocks }) = engine.cache {
                 ensure!(
                     prompt.len() <= num_blocks.saturating_mul(block_size),
@@ -210,7 +213,7 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
     let engine = &loaded.engine;
     let mut loops = plan.loops(args, asked.processors, engine);
     loops.draft_table = asked.draft_table;
-    loops.tree.heads = heads(args, &files, engine.model())?;
+    loops.tree.heads = asked.heads.map(|heads| heads.into_heads(engine.model())).transpose()?;
     let model = Watched::new(engine.model(), args.model.clone(), interrupt::asked);
     let draft_model = loaded.drafter.as_ref().map(|drafter| {
         let name = format!("--draft-model {}", args.draft_model.as_deref().unwrap_or_default());
@@ -431,23 +434,34 @@ fn draft_table(file: &Path, tokenizer: &Tokenizer) -> Result<NgramTable> {
 }
 
 /// Returns the Medusa heads that the flags ask for: of the named file, or of the model's folder.
-fn heads(args: &Args, files: &ModelFiles, model: &Transformer) -> Result<Option<MedusaHeads>> {
+/// Rejects them if they are another model's, or too few for the tree. Of the model's weights, only
+/// the last norm is read.
+fn heads(args: &Args, files: &ModelFiles) -> Result<Option<HeadsFile>> {
     let Some(file) = &args.medusa else { return Ok(None) };
-    let file = file.clone().unwrap_or_else(|| files.path().join(medusa::FILE));
-    let heads = medusa::load(&file, model)?;
-    let (levels, count) = (args.tree_shape().len(), heads.blocks.len());
+    let folder = match files.path().is_file() {
+        true => files.path().parent().unwrap_or(Path::new("")), // a GGUF file's folder
+        false => files.path(),
+    };
+    let file = file.clone().unwrap_or_else(|| folder.join(medusa::FILE));
+    let heads = HeadsFile::read(&file, files.config())?;
+    let (levels, count) = (args.tree_shape().len(), heads.num_heads());
     ensure!(
         levels <= count,
-        usage(format!("--draft-tree has {levels} levels, but there are {count} Medusa heads"))
+        usage(format!(
+            "--draft-tree has {levels} levels, and {count} Medusa heads can draft {count}; take a \
+             smaller shape"
+        ))
     );
+    heads.check_model(&load::last_norm(files)?)?;
     Ok(Some(heads))
 }
 
 /// Rejects a tree that is wider or deeper than the context leaves room for after a prompt.
 fn check_tree(shape: &[usize], prompt: usize, context: usize) -> Result<()> {
     let (size, room) = (medusa::tree_size(shape), context.saturating_sub(prompt));
+    // A prompt that doesn't fit itself has its own message.
     ensure!(
-        size <= room,
+        size <= room || room == 0,
         "--draft-tree drafts {size} tokens, and after the prompt the context has room for {room}; \
          take a smaller shape"
     );

@@ -13,7 +13,7 @@ use crate::kit::{
     Family, Model, ModelConfig, QuantType, QuantizedMatrix, SharedOps, Weight, WeightFormat,
     Weights,
 };
-use candle_core::{bail, DType, Device, Result};
+use candle_core::{bail, DType, Device, Result, Tensor};
 use rayon::prelude::*;
 use std::path::Path;
 
@@ -57,6 +57,21 @@ pub fn load_files(
 ) -> anyhow::Result<Transformer> {
     let weights = files.weights(format, device)?.in_tiles(ops.reads_tiles());
     build(files.config().clone(), &weights, ops).map_err(|error| {
+        anyhow::anyhow!("{}: {}", files.path().display(), crate::kit::error::plain(&error))
+    })
+}
+
+/// Reads the weight of a model's last norm, `(C)`, on the CPU, and nothing else.
+///
+/// # Errors
+/// If the weights can't be opened, or this tensor is missing or has the wrong shape.
+pub fn last_norm(files: &ModelFiles) -> anyhow::Result<Tensor> {
+    let name = match files.config().family {
+        Family::Gpt2 => "transformer.ln_f.weight",
+        _ => "model.norm.weight",
+    };
+    let weights = files.weights(DType::F32, &Device::Cpu)?;
+    weights.tensor(name, &[files.config().hidden_size]).map_err(|error| {
         anyhow::anyhow!("{}: {}", files.path().display(), crate::kit::error::plain(&error))
     })
 }

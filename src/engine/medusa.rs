@@ -5,9 +5,9 @@ use crate::day05_model::{Norm, Transformer};
 use crate::day24_draft_trees::MedusaHeads;
 use crate::kit::device::activation_dtype;
 use crate::kit::error::shown;
-use crate::kit::{Cache, Step, Weight};
-use anyhow::{ensure, Context as _, Result};
-use candle_core::{DType, Tensor};
+use crate::kit::{Cache, ModelConfig, Step, Weight};
+use anyhow::{anyhow, ensure, Context as _, Result};
+use candle_core::{DType, Device, Tensor};
 use std::path::Path;
 
 /// The name of the heads' file in a model's folder.
@@ -35,72 +35,127 @@ pub fn forward_with_hidden(
     Ok((model.head(&x)?, Some(model.norm.forward(&x)?)))
 }
 
-/// Reads heads for this model: `heads.K.weight`, `(C, C)`, and `heads.K.bias`, `(C)`, for K = 0, 1,
-/// …; `norm.weight`, `(C)`, a copy of the model's last norm, and `vocab_size`, which tell whose
-/// heads they are.
-///
-/// # Errors
-/// If the file can't be read or is damaged, or the heads are another model's.
-pub fn load(file: &Path, model: &Transformer) -> Result<MedusaHeads> {
-    let name = shown(file.display());
-    read(file, model).with_context(|| format!("--medusa {name}"))
+/// Medusa heads as their file holds them, before the model is in memory.
+pub struct HeadsFile {
+    /// The file, for messages.
+    name: String,
+    /// Weight `(C, C)` and bias `(C)` of each head.
+    blocks: Vec<(Tensor, Tensor)>,
+    /// The last norm of the model that the heads were trained on.
+    norm: Vec<f32>,
 }
 
-fn read(file: &Path, model: &Transformer) -> Result<MedusaHeads> {
-    ensure!(
-        file.exists(),
-        "no such file; models/train/medusa.py trains heads for a model, and story-3m has some"
-    );
-    let tensors = candle_core::safetensors::load(file, &model.device)
-        .map_err(|_| anyhow::anyhow!("this is no safetensors file, or a damaged one"))?;
-    let get = |name: &str| {
-        tensors.get(name).with_context(|| format!("there is no tensor {name}: these aren't heads"))
-    };
-    let width = model.config.hidden_size;
-    let vocab = get("vocab_size")?.flatten_all()?.to_dtype(DType::I64)?.to_vec1::<i64>()?;
-    let own_vocab = model.config.vocab_size;
-    ensure!(
-        vocab == [own_vocab as i64],
-        "these heads are for a vocabulary of {vocab:?} tokens, the model has {own_vocab}: they are \
-         another model's"
-    );
+impl HeadsFile {
+    /// Reads heads for a model of this configuration: `heads.K.weight`, `(C, C)`, and
+    /// `heads.K.bias`, `(C)`, for K = 0, 1, …; `vocab_size`; and `norm.weight`, `(C)`, a copy of
+    /// the model's last norm, which identifies the model.
+    ///
+    /// # Errors
+    /// If the file can't be read or is damaged, or if the heads don't fit the configuration or
+    /// contain a NaN or an infinity.
+    pub fn read(file: &Path, config: &ModelConfig) -> Result<Self> {
+        let name = format!("--medusa {}", shown(file.display()));
+        let (blocks, norm) = read(file, config).context(name.clone())?;
+        Ok(Self { name, blocks, norm })
+    }
+
+    /// Returns the number of heads, which is also the depth of the deepest tree they can draft.
+    pub fn num_heads(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Checks that the heads belong to the model whose last norm has this weight, `(C)`.
+    ///
+    /// # Errors
+    /// If they were trained on another model.
+    pub fn check_model(&self, norm: &Tensor) -> Result<()> {
+        let own = numbers(norm)?;
+        let close = |(a, b): (&f32, &f32)| (a - b).abs() <= 0.01 * b.abs().max(1.0);
+        ensure!(
+            self.norm.len() == own.len() && self.norm.iter().zip(&own).all(close),
+            "{}: these heads were trained on another model: its last norm has other weights",
+            self.name
+        );
+        Ok(())
+    }
+
+    /// Puts the heads on the model's device, in the type that the model computes in.
+    ///
+    /// # Errors
+    /// If a tensor can't be converted or moved.
+    pub fn into_heads(self, model: &Transformer) -> Result<MedusaHeads> {
+        let table = model.embed_tokens.quantized().is_none();
+        let dtype = if table { model.embed_tokens.tensor()?.dtype() } else { DType::F32 };
+        let dtype = activation_dtype(dtype, &model.device);
+        let moved = |x: &Tensor| x.to_device(&model.device)?.to_dtype(dtype);
+        let block = |(weight, bias): &(Tensor, Tensor)| -> Result<Projection> {
+            let (weight, bias) = (Weight::new(moved(weight)?)?, Some(moved(bias)?));
+            Ok(Projection { weight, bias, ops: model.ops.clone() })
+        };
+        let lm_head = model.lm_head.as_ref().unwrap_or(&model.embed_tokens).clone();
+        let lm_head = Projection { weight: lm_head, bias: None, ops: model.ops.clone() };
+        Ok(MedusaHeads { blocks: self.blocks.iter().map(block).collect::<Result<_>>()?, lm_head })
+    }
+}
+
+/// Reads heads for a model that is in memory, with all checks.
+///
+/// # Errors
+/// As [`HeadsFile::read`] and [`HeadsFile::check_model`].
+pub fn load(file: &Path, model: &Transformer) -> Result<MedusaHeads> {
+    let heads = HeadsFile::read(file, &model.config)?;
     let norm = match &model.norm {
         Norm::Rms { weight, .. } | Norm::Layer { weight, .. } => weight,
     };
-    let same = numbers(get("norm.weight")?)?;
-    let own = numbers(norm)?;
-    let close = |(a, b): (&f32, &f32)| (a - b).abs() <= 0.01 * b.abs().max(1.0);
+    heads.check_model(norm)?;
+    heads.into_heads(model)
+}
+
+/// The blocks of a file of heads, and its copy of the model's last norm.
+type Parts = (Vec<(Tensor, Tensor)>, Vec<f32>);
+
+fn read(file: &Path, config: &ModelConfig) -> Result<Parts> {
     ensure!(
-        same.len() == own.len() && same.iter().zip(&own).all(close),
-        "these heads were trained on the states of another model: its last norm has other weights"
+        file.exists(),
+        "no such file; models/train/medusa.py trains heads for a model, and story-3m comes with some"
     );
-    let count = (0..).take_while(|k| tensors.contains_key(&format!("heads.{k}.weight"))).count();
-    ensure!(count > 0, "there is no tensor heads.0.weight: these aren't heads");
-    let table = model.embed_tokens.quantized().is_none();
-    let dtype = if table { model.embed_tokens.tensor()?.dtype() } else { DType::F32 };
-    let dtype = activation_dtype(dtype, &model.device);
-    let block = |k: usize| -> Result<Projection> {
-        let part = |part: &str, shape: &[usize]| -> Result<Tensor> {
-            let name = format!("heads.{k}.{part}");
-            let tensor = get(&name)?;
-            let dims = tensor.dims();
-            ensure!(
-                dims == shape,
-                "{name} is {dims:?}; for a model of width {width} it must be {shape:?}"
-            );
-            ensure!(
-                numbers(tensor)?.iter().all(|x| x.is_finite()),
-                "{name} has numbers that are NaN or infinite; train the heads again"
-            );
-            Ok(tensor.to_dtype(dtype)?)
-        };
-        let weight = Weight::new(part("weight", &[width, width])?)?;
-        let bias = Some(part("bias", &[width])?);
-        Ok(Projection { weight, bias, ops: model.ops.clone() })
+    let tensors = candle_core::safetensors::load(file, &Device::Cpu)
+        .map_err(|_| anyhow!("not a safetensors file, or a damaged one"))?;
+    let get = |name: &str| {
+        tensors
+            .get(name)
+            .with_context(|| format!("the file has no tensor {name}, so it holds no Medusa heads"))
     };
-    let lm_head = model.lm_head.as_ref().unwrap_or(&model.embed_tokens).clone();
-    let lm_head = Projection { weight: lm_head, bias: None, ops: model.ops.clone() };
-    Ok(MedusaHeads { blocks: (0..count).map(block).collect::<Result<_>>()?, lm_head })
+    let vocab = get("vocab_size")?.flatten_all()?.to_dtype(DType::I64)?.to_vec1::<i64>()?;
+    ensure!(
+        vocab == [config.vocab_size as i64],
+        "these heads belong to another model: their vocabulary has {} tokens, this model's has {}",
+        vocab.iter().map(i64::to_string).collect::<Vec<_>>().join(", "),
+        config.vocab_size
+    );
+    let norm = numbers(get("norm.weight")?)?;
+    let count = (0..).take_while(|k| tensors.contains_key(&format!("heads.{k}.weight"))).count();
+    get("heads.0.weight")?;
+    let width = config.hidden_size;
+    let part = |name: String, shape: &[usize]| -> Result<Tensor> {
+        let tensor = get(&name)?;
+        let dims = tensor.dims();
+        ensure!(
+            dims == shape,
+            "{name} is {dims:?}, and a model of width {width} needs {shape:?}: these heads belong to \
+             another model"
+        );
+        ensure!(
+            numbers(tensor)?.iter().all(|x| x.is_finite()),
+            "{name} contains NaN or infinity; train the heads again"
+        );
+        Ok(tensor.clone())
+    };
+    let block = |k: usize| {
+        let weight = part(format!("heads.{k}.weight"), &[width, width])?;
+        Ok((weight, part(format!("heads.{k}.bias"), &[width])?))
+    };
+    Ok(((0..count).map(block).collect::<Result<_>>()?, norm))
 }
 
 fn numbers(tensor: &Tensor) -> candle_core::Result<Vec<f32>> {

@@ -15,6 +15,7 @@ mod openai_server;
 #[allow(dead_code)]
 mod server;
 
+use candle_core::{Device, Tensor};
 use openai_server::{Manner, OpenAiServer};
 use serde_json::{json, Value};
 use server::{Fault, Hub, Large};
@@ -315,6 +316,21 @@ fn make_drafts(page: &Page) {
     fs::write(page.folder.join("other.ngrams.json"), table("0123456789abcdef")).unwrap();
     fs::write(page.folder.join("damaged.ngrams.json"), &table("")[..40]).unwrap();
     fs::write(page.folder.join("empty.txt"), "\n").unwrap();
+    make_heads(page, "other-heads", 50_257, 0.0);
+    make_heads(page, "nan-heads", 2048, f32::NAN);
+}
+
+/// One Medusa head of story-230k's width, for a vocabulary of this size.
+fn make_heads(page: &Page, name: &str, vocab_size: i64, bias: f32) {
+    let full = |x: f32, shape: &[usize]| Tensor::full(x, shape, &Device::Cpu).unwrap();
+    let tensors = HashMap::from([
+        ("heads.0.weight", full(0.0, &[64, 64])),
+        ("heads.0.bias", full(bias, &[64])),
+        ("norm.weight", full(1.0, &[64])),
+        ("vocab_size", Tensor::new(&[vocab_size], &Device::Cpu).unwrap()),
+    ]);
+    let file = page.folder.join(format!("{name}.safetensors"));
+    candle_core::safetensors::save(&tensors, file).unwrap();
 }
 
 /// Starts the hubs. Returns their addresses by the name of the model that the page asks for.
