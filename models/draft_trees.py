@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
 """Prints day 24's table: tokens per pass of chains, trees and Medusa heads on the stories that the heads weren't trained on.
 
-    cargo build --features ref && python3 models/draft_trees.py [--stories 36] [--flags "--medusa --draft-tree 2x1"]
+    cargo build --features ref
+    python3 models/draft_trees.py                                                    # the whole table: some ten minutes
+    python3 models/draft_trees.py --stories 4 --flags="--medusa --draft-tree 2x1"    # rows of your own
+
+Needs Python 3.9 or later, and no packages. The engine is target/debug/candecode, or the one that $CANDECODE names.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+ENGINE = os.environ.get("CANDECODE", ROOT / "target/debug/candecode")
 OPENING, NEW = 12, 64
 ROWS = [
     "--draft-ngram 1 --num-draft-tokens 4",
@@ -33,16 +39,20 @@ ROWS = [
 def run(ids, flags):
     """What the engine says about the story that begins with these ids."""
     prompt = ",".join(map(str, ids[:OPENING]))
-    line = [ROOT / "target/debug/candecode", "--format", "json", "--prompt-ids", prompt, "--max-new-tokens", str(NEW)]
-    done = subprocess.run(line + flags.split(), capture_output=True, text=True, check=True)
+    line = [ENGINE, "--format", "json", "--prompt-ids", prompt, "--max-new-tokens", str(NEW)]
+    done = subprocess.run(line + flags.split(), capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
     return json.loads(done.stdout)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--stories", type=int, default=36)
-    parser.add_argument("--flags", action="append", help="rows of your own")
+    parser.add_argument("--stories", type=int, help="how many of the held-out stories [default: all]")
+    parser.add_argument("--flags", action="append", help="a row of your own in place of the table; may be repeated")
     args = parser.parse_args()
+    if not pathlib.Path(ENGINE).exists():
+        raise SystemExit(f"{ENGINE}: no such file; cargo build --features ref builds it")
     lines = (ROOT / "models/story-3m/held_out.jsonl").read_text().splitlines()
     stories = [json.loads(line)["ids"] for line in lines][: args.stories]
     plain = [run(ids, "") for ids in stories]

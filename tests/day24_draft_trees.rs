@@ -33,13 +33,17 @@ checks::tests! {
     task_24_6_a_story_by_n_grams => day::a_story_by_n_grams,
     task_24_7_a_sampled_walk_by_hand => day::a_sampled_walk_by_hand,
     task_24_7_two_tokens_follow_the_target => day::two_tokens_follow_the_target,
+    task_24_7_an_impossible_token_is_never_accepted => day::an_impossible_token_is_never_accepted,
     task_24_7_a_bad_tree_is_refused => day::a_bad_tree_is_refused,
     task_24_8_heads_by_hand => day::heads_by_hand,
     task_24_8_heads_equal_torch => day::heads_equal_torch,
     task_24_9_a_tree_from_heads => day::a_tree_from_heads,
     task_24_10_typical_acceptance_by_hand => day::typical_acceptance_by_hand,
+    task_24_10_typical_acceptance_in_a_decoder => day::typical_acceptance_in_a_decoder,
     task_24_11_several_by_hand => day::several_by_hand,
     task_24_12_a_small_model_grows_a_tree => day::a_small_model_grows_a_tree,
+    task_24_12_a_small_models_processors_see_each_nodes_text =>
+        day::a_small_models_processors_see_each_nodes_text,
     task_24_12_at_its_contexts_end_the_tree_is_cut => day::at_its_contexts_end_the_tree_is_cut,
     task_24_12_sampled_trees_follow_the_target => day::sampled_trees_follow_the_target,
 }

@@ -6,9 +6,11 @@ Head k reads the state from which the model's own head predicts the next token, 
 heads share and which stays as it is (vLLM's Medusa with `original_lm_head`). So a head is a (C, C) matrix and a bias, and four of
 them for story-3m are 0.3 MB in f16. `W` and `b` start at zero, so each head starts as a copy of the model's own.
 
-    python models/train/medusa.py story-3m           # torch 2.15, transformers 5.23, seed 0; some ten minutes on two cores
+    python3 -m venv venv && venv/bin/pip install torch==2.15.0 transformers==5.23.0 safetensors==0.8.0
+    venv/bin/python models/train/medusa.py story-3m                                     # seed 0; some ten minutes on two cores
+    venv/bin/python models/train/medusa.py story-3m --stories 384 --steps 50 --out DIR  # a short run, a minute or two
 
-It writes medusa.safetensors into the model's folder, held_out.jsonl (the stories for evaluation: never trained on), and
+It writes three files into the model's folder, or into --out: medusa.safetensors, held_out.jsonl (the stories for evaluation: never trained on), and
 train_openings.txt, a hash of the opening of every story that it was trained on. tests/medusa_heads.rs checks that no held-out
 story begins like one of them.
 """
@@ -106,19 +108,22 @@ def accuracy(heads, h, labels):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
-    parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--stories", type=int, default=2048)
-    parser.add_argument("--steps", type=int, default=800)
-    parser.add_argument("--batch", type=int, default=2048)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("model", help="a folder in models/, such as story-3m")
+    parser.add_argument("--heads", type=int, default=4, help="one for each depth of the tree")
+    parser.add_argument("--stories", type=int, default=2048, help="written by the model, to learn from")
+    parser.add_argument("--steps", type=int, default=800, help="of the optimizer, 50 at least")
+    parser.add_argument("--batch", type=int, default=2048, help="states in a step")
+    parser.add_argument("--threads", type=int, default=2, help="the files depend on it in the last bits")
+    parser.add_argument("--out", type=pathlib.Path, help="a folder for the files [default: the model's own]")
     args = parser.parse_args()
+    if args.steps < 50:
+        parser.error("--steps must be 50 or more: the first twentieth warms up")
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
     folder = MODELS / args.model
     out = args.out or folder
+    out.mkdir(parents=True, exist_ok=True)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
     held_out_file = out / "held_out.jsonl"

@@ -45,6 +45,7 @@ pub trait Decoder<'a> {
     fn sequence(&self) -> &Sequence<'a>;
     fn cached(&self) -> usize;
     fn counts(&self) -> Counts;
+    fn accept_typical(&mut self);
     fn block(&mut self) -> Result<Vec<Token>>;
 }
 
@@ -112,6 +113,9 @@ macro_rules! implementation {
             }
             fn counts(&self) -> Counts {
                 self.0.counts
+            }
+            fn accept_typical(&mut self) {
+                self.0.accept = code::Accept::Typical;
             }
             fn block(&mut self) -> Result<Vec<Token>> {
                 code::decode_tree(&mut self.0)
@@ -918,6 +922,16 @@ pub fn a_sampled_walk_by_hand(day: &Day) -> Outcome {
     equal("all of p is on 3, which isn't drafted", got, &Walk { path: vec![0], next: 3 })
 }
 
+/// At u = 0 both sides of `u q < p` are 0, if p is.
+pub fn an_impossible_token_is_never_accepted(day: &Day) -> Outcome {
+    let p = [0.5, 0.3, 0.2, 0.0];
+    let tree = sampled_tree(1, &[(0, 3, &one_hot(3, 4))]);
+    let got = (day.sampled)(&tree, &mut |_| Ok(p.to_vec()), &mut || 0.0);
+    let what = format!("p = {p:?}, 3 follows the root for certain; u = 0");
+    equal(&what, got, &Walk { path: vec![0], next: 0 })
+        .likely("u q < p: with p = 0 a token is never accepted, not even at u = 0")
+}
+
 /// The target of the sampled checks: a distribution for each last token.
 const AFTER: [[f32; 4]; 4] =
     [[0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4], [0.4, 0.0, 0.2, 0.4], [0.1, 0.6, 0.2, 0.1]];
@@ -1123,7 +1137,29 @@ pub fn typical_acceptance_by_hand(day: &Day) -> Outcome {
         got,
         &Walk { path: vec![0, 1, 2], next: 7 },
     )
-    .likely("the threshold is the smaller of ε and δ · exp(-H), here .05")
+    .likely("the threshold is the smaller of ε and δ · exp(-H), here .05")?;
+    let mut p = vec![0.0f32; VOCAB];
+    (p[1], p[2], p[7]) = (0.25, 0.25, 0.5);
+    let got = (day.typical)(&tree, 0.25, 2.0, &mut |_| Ok(p.clone()));
+    let what = format!("{EXAMPLE}; everywhere p(7) = .5, p(1) = p(2) = .25; ε = .25, δ = 2");
+    equal(&what, got, &Walk { path: vec![0], next: 7 })
+        .likely("a token is typical above the threshold, not at it")
+}
+
+pub fn typical_acceptance_in_a_decoder(day: &Day) -> Outcome {
+    let (tokenizer, model) = (Tokenizer::empty(), Witness::new(4, 64, 40, table));
+    let request = Request { eos_token_ids: vec![], ..request(&model, &[0, 1], 9) };
+    let drafter = Box::new(Always(tree(1, &[(0, 2), (1, 0)])));
+    let shape = vec![1, 1];
+    let setup = Setup { model: &model, tokenizer: &tokenizer, request, drafter, shape, rng: None };
+    let mut decoder = (day.decoder)(setup)?;
+    decoder.accept_typical();
+    let got = decoder.block().map(|tokens| ids(&tokens));
+    let what =
+        "after 0, 1 the chain 1 → 2 → 0, greedy, with typical acceptance: p(3) = .4, p(2) = \
+                .3 after 1, and p(0) = .4 after 2";
+    equal(what, got, &vec![2, 0, 0])
+        .likely("2 isn't the likeliest token, but it is over the threshold, which is .083 there")
 }
 
 pub fn several_by_hand(day: &Day) -> Outcome {
@@ -1201,6 +1237,29 @@ pub fn a_small_model_grows_a_tree(day: &Day) -> Outcome {
         .likely("nothing follows EOS")
 }
 
+pub fn a_small_models_processors_see_each_nodes_text(day: &Day) -> Outcome {
+    let (model, asked) = (witness(64, 40), Asked::default());
+    let seen = asked.clone();
+    let watch = named("watch", move |cx: &ProcessorInput, _: &mut [f32]| {
+        seen.borrow_mut().push((cx.tokens.to_vec(), cx.remaining));
+        Ok(())
+    });
+    let mut drafter = (day.small)(&model, vec![watch], true, VOCAB);
+    let text = vec![5, 3, 8];
+    let tree = drafted(&mut *drafter, &text, &[2, 1])?;
+    let nodes = [0, 1, 2].into_iter().filter(|node| *node < tree.num_nodes());
+    let want = nodes.map(|node| ([&text[..], &text_of(&tree, node)[1..]].concat(), 100));
+    let want = want.map(|(seen, left)| (seen.clone(), left + text.len() - seen.len()));
+    let want: Vec<_> = want.collect();
+    equal("after 5 3 8, shape 2x1: nodes", Ok(tree.num_nodes()), &5)?;
+    equal(
+        "after 5 3 8, shape 2x1: what the small model's processors saw: text, tokens that remain",
+        Ok(asked.take()),
+        &want,
+    )
+    .likely("each node has its own path after the text, and its depth less to go")
+}
+
 pub fn at_its_contexts_end_the_tree_is_cut(day: &Day) -> Outcome {
     for (len, depth) in [(4, 4), (6, 3), (7, 2), (8, 1), (9, 0)] {
         let model = witness(8, 40);
@@ -1212,8 +1271,10 @@ pub fn at_its_contexts_end_the_tree_is_cut(day: &Day) -> Outcome {
     }
     let model = witness(64, 40);
     let mut drafter = (day.small)(&model, vec![], true, 20);
-    let got = drafted(&mut *drafter, &[3, 15, 4], &[2]).map(|tree| tree.num_nodes());
-    equal("token 15 is only in the target's table: nodes", got, &1)?;
+    for id in [12, 15] {
+        let got = drafted(&mut *drafter, &[3, id, 4], &[2]).map(|tree| tree.num_nodes());
+        equal(&format!("token {id} of 20 is one of the target's alone: nodes"), got, &1)?;
+    }
     let got = drafted(&mut *drafter, &[3, 4], &[1])?.probs[1].len();
     equal("a target of 20 tokens, a draft of 12: the length of q", Ok(got), &20)
 }
