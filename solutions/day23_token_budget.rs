@@ -163,7 +163,9 @@ impl<'a> TokenScheduler<'a> {
     /// served: the first that doesn't fit ends the plan. A sequence that starts
     /// runs from now on, and begins with the longest known prefix of its text.
     ///
-    /// Only blocks for this piece are needed, not for all that the text may become.
+    /// A sequence starts only if there are blocks for all tokens that it has so far.
+    /// It takes only those for this piece. What the text may become isn't counted
+    /// (vLLM `scheduler_reserve_full_isl`).
     ///
     /// # Errors
     /// If the cache fails.
@@ -176,8 +178,8 @@ impl<'a> TokenScheduler<'a> {
             let Some(sequence) = self.waiting.pop_front() else { break };
             self.start_with_prefix(&sequence);
             let id = sequence.request.id;
-            let new = self.lacks(&sequence).min(left);
-            if !self.has_blocks(id, new) {
+            let lacks = self.lacks(&sequence);
+            if !self.has_blocks(id, lacks) {
                 self.cache.release(id);
                 self.waiting.push_front(sequence);
                 break;
@@ -185,6 +187,7 @@ impl<'a> TokenScheduler<'a> {
             if let Some(prefixes) = &mut self.prefixes {
                 prefixes.count(sequence.tokens.len(), self.cache.len_of(id));
             }
+            let new = lacks.min(left);
             plan.push(self.take(id, new)?);
             left -= new;
             self.running.push(sequence);

@@ -131,16 +131,7 @@ impl PagedCache {
     /// # Errors
     /// If too few blocks are free. Then nothing has changed.
     pub fn reserve(&mut self, sequence: usize, new: usize) -> Result<()> {
-        let needed = self.blocks_needed(sequence, new);
-        if needed > self.pool.num_free() {
-            bail!(
-                "sequence {sequence} needs {needed} more blocks of {} positions for {new} tokens, \
-                 and {} of {} are free",
-                self.block_size,
-                self.pool.num_free(),
-                self.pool.ref_counts.len()
-            )
-        }
+        self.require_free(self.blocks_needed(sequence, new))?;
         self.own_last_block(sequence)?;
         let table = self.tables.entry(sequence).or_default();
         // task 21.4: Take the missing blocks, and count the new positions
@@ -157,6 +148,18 @@ impl PagedCache {
             + usize::from(self.shares_last(sequence))
     }
 
+    /// Fails if fewer than `needed` blocks are free.
+    fn require_free(&self, needed: usize) -> Result<()> {
+        let (free, all) = (self.pool.num_free(), self.pool.ref_counts.len());
+        if needed > free {
+            bail!(
+                "{needed} more blocks of {} positions are needed, and {free} of {all} are free",
+                self.block_size
+            )
+        }
+        Ok(())
+    }
+
     /// Returns true if the next position of a sequence is in a block that another one holds, too.
     fn shares_last(&self, sequence: usize) -> bool {
         let Some(table) = self.tables.get(&sequence) else { return false };
@@ -166,9 +169,10 @@ impl PagedCache {
         }
     }
 
-    /// Ends a sequence: releases all its blocks. An unknown id is ignored.
+    /// Ends a sequence: releases all its blocks, the last one first, so that its first block is
+    /// reused last. An unknown id is ignored.
     pub fn release(&mut self, sequence: usize) {
-        for block in self.tables.remove(&sequence).unwrap_or_default().blocks {
+        for block in self.tables.remove(&sequence).unwrap_or_default().blocks.into_iter().rev() {
             self.pool.release(block);
         }
     }
@@ -197,7 +201,7 @@ impl PagedCache {
 
 impl Cache for PagedCache {
     /// Reserves the blocks that the new tokens of the step still lack. A scheduler may have
-    /// reserved them already.
+    /// reserved them already. If there are too few for all sequences of the step, none gets any.
     fn begin(&mut self, step: &Step) -> Result<()> {
         let chunks = self.chunks_of(step)?;
         let lacks =
@@ -207,11 +211,7 @@ impl Cache for PagedCache {
             0 => 0,
             more => self.blocks_needed(chunk.sequence, *more),
         };
-        let needed: usize = chunks.iter().zip(&more).map(needed).sum();
-        if needed > self.pool.num_free() {
-            let (free, all) = (self.pool.num_free(), self.pool.ref_counts.len());
-            bail!("the step needs {needed} more blocks, and {free} of {all} are free")
-        }
+        self.require_free(chunks.iter().zip(&more).map(needed).sum())?;
         let (mut slots, mut sequences) = (Vec::new(), Vec::new());
         for (Chunk { sequence, start, new }, more) in chunks.into_iter().zip(more) {
             if start > self.len_of(sequence) {
@@ -468,7 +468,7 @@ impl PagedCache {
     }
 
     /// Forgets the positions of a sequence from `len` on. Blocks that hold none of its positions
-    /// any more are released.
+    /// any more are released, the last one first.
     ///
     /// # Errors
     /// If it holds fewer positions.
@@ -478,8 +478,8 @@ impl PagedCache {
             bail!("sequence {sequence} of {held} positions cannot be truncated to {len}")
         }
         let Some(table) = self.tables.get_mut(&sequence) else { return Ok(()) };
-        // task 21.9: Release the blocks after the last position
-        todo!("day 21, task 9: Release the blocks after the last position")
+        // task 21.9: Release the blocks after the last position, the last block first
+        todo!("day 21, task 9: Release the blocks after the last position, the last block first")
     }
 
     /// Returns how many positions the blocks in use could hold, and how many they do hold. A block

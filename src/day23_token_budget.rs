@@ -131,7 +131,9 @@ impl<'a> TokenScheduler<'a> {
     /// served: the first that doesn't fit ends the plan. A sequence that starts
     /// runs from now on, and begins with the longest known prefix of its text.
     ///
-    /// Only blocks for this piece are needed, not for all that the text may become.
+    /// A sequence starts only if there are blocks for all tokens that it has so far.
+    /// It takes only those for this piece. What the text may become isn't counted
+    /// (vLLM `scheduler_reserve_full_isl`).
     ///
     /// # Errors
     /// If the cache fails.

@@ -40,6 +40,7 @@ checks::tests! {
     task_21_8_samples_share_their_prompt => day::samples_share_their_prompt,
     task_21_8_beams_are_forks => day::beams_are_forks,
     task_21_9_blocks_after_the_end_are_free => day::blocks_after_the_end_are_free,
+    task_21_9_the_last_block_is_reused_first => day::the_last_block_is_reused_first,
     task_21_9_a_fork_survives_what_the_other_forgets => day::a_fork_survives,
     task_21_9_any_order_of_operations => day::any_order_of_operations,
     task_21_10_reserved_and_used => day::reserved_and_used,

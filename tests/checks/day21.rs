@@ -58,8 +58,8 @@ pub struct Seen {
     pub tables: Vec<(usize, Vec<u32>, usize)>,
     /// The number of holders of each block.
     pub counts: Vec<u32>,
-    /// The number of free blocks.
-    pub free: usize,
+    /// The free blocks, in the order in which they will be taken.
+    pub free: Vec<u32>,
     /// The marks that each sequence holds, read through its blocks, if there was a step.
     pub marks: Vec<(usize, Vec<f32>)>,
     /// Positions reserved and used, if asked for.
@@ -162,7 +162,7 @@ macro_rules! implementation {
                     all.push(day::Seen {
                         failed: done.is_err(),
                         counts: cache.pool.ref_counts.clone(),
-                        free: cache.pool.num_free(),
+                        free: cache.pool.free.iter().copied().collect(),
                         usage: setup.usage.then(|| cache.usage()),
                         tables,
                         marks,
@@ -405,7 +405,7 @@ pub fn too_few_blocks_change_nothing(day: &Day) -> Outcome {
     let script = [Do::Reserve(1, 5), Do::Reserve(2, 9), Do::Reserve(2, 8)];
     let seen = (day.run)(setup(4, 4), &script)?;
     let input = "4 blocks of 4 positions; sequence 1 reserves 5, sequence 2 asks for 9";
-    let now = |seen: &Seen| (seen.failed, seen.free, seen.tables.len());
+    let now = |seen: &Seen| (seen.failed, seen.free.len(), seen.tables.len());
     equal(
         &format!("{input}: (refused, free blocks, sequences)"),
         Ok(now(&seen[1])),
@@ -779,7 +779,7 @@ pub fn a_fork_takes_no_block(day: &Day) -> Outcome {
         [Do::Feed(vec![(1, run_of(10, 6))]), Do::Fork(1, 2), Do::Release(1), Do::Release(2)];
     let seen = (day.run)(setup(4, 4), &script)?;
     let input = "4 blocks of 4; sequence 1 holds 6 positions; 2 is forked from it";
-    let got = (seen[1].free, seen[1].counts.clone(), seen[1].tables.len());
+    let got = (seen[1].free.len(), seen[1].counts.clone(), seen[1].tables.len());
     equal(
         &format!("{input}: free blocks, holders of each, sequences"),
         Ok(got),
@@ -792,7 +792,7 @@ pub fn a_fork_takes_no_block(day: &Day) -> Outcome {
     )?;
     let input = format!("{input}; 1 ends");
     equal(&format!("{input}: marks"), Ok(seen[2].marks.clone()), &vec![(2, run_of(10, 6))])?;
-    equal(&format!("{input}, then 2: free blocks"), Ok(seen[3].free), &4)
+    equal(&format!("{input}, then 2: free blocks"), Ok(seen[3].free.len()), &4)
         .likely("every holder counts: a block that is shared must not be freed early, nor kept")
 }
 
@@ -806,7 +806,7 @@ pub fn a_fork_replaces_an_old_sequence(day: &Day) -> Outcome {
     ];
     let seen = (day.run)(setup(4, 4), &script)?;
     let input = "4 blocks of 4; 1 holds 3 positions, 2 holds 9; 2 becomes a fork of 1";
-    equal(&format!("{input}: free blocks"), Ok(seen[1].free), &3)
+    equal(&format!("{input}: free blocks"), Ok(seen[1].free.len()), &3)
         .likely("the blocks that the replaced sequence held are released")?;
     equal(
         &format!("{input}, then of itself: marks"),
@@ -814,7 +814,7 @@ pub fn a_fork_replaces_an_old_sequence(day: &Day) -> Outcome {
         &vec![(1, run_of(10, 3)), (2, run_of(10, 3))],
     )
     .likely("share first, then release: a fork of itself must not lose its blocks")?;
-    equal(&format!("{input}; both end: free blocks"), Ok(seen[4].free), &4)
+    equal(&format!("{input}; both end: free blocks"), Ok(seen[4].free.len()), &4)
 }
 
 // 21.8
@@ -839,7 +839,7 @@ pub fn forks_that_differ_do_not_meet(day: &Day) -> Outcome {
     counts.sort_unstable_by(|a, b| b.cmp(a));
     equal(
         &format!("{input}: holders of the blocks in use, free blocks"),
-        Ok((counts, seen[3].free)),
+        Ok((counts, seen[3].free.len())),
         &want,
     )
     .likely("the last holder of a block need not copy it; a copied block has one holder")?;
@@ -859,7 +859,7 @@ pub fn full_blocks_stay_shared(day: &Day) -> Outcome {
     let input = "4 blocks of 4; 1 holds 8 positions, 2 is its fork and writes one";
     equal(
         &format!("{input}: free blocks, holders"),
-        Ok((seen.free, seen.counts)),
+        Ok((seen.free.len(), seen.counts)),
         &(1, vec![2, 2, 1, 0]),
     )
     .likely("no new position goes into a full block, so it needs no copy")
@@ -965,13 +965,17 @@ pub fn blocks_after_the_end_are_free(day: &Day) -> Outcome {
         ];
         let seen = (day.run)(setup(4, 4), &script)?;
         let input = format!("4 blocks of 4; a sequence of 10 positions is truncated to {len}");
-        let got = (seen[1].free, seen[1].tables[0].1.len());
+        let got = (seen[1].free.len(), seen[1].tables[0].1.len());
         equal(&format!("{input}: free blocks, its blocks"), Ok(got), &(free, 4 - free))
             .likely("a block that still holds a position is kept, all later ones are released")?;
         equal(&format!("{input}: marks"), Ok(seen[1].marks.clone()), &vec![(1, run_of(10, len))])?;
         let marks = [run_of(10, len), run_of(90, 1)].concat();
         let input = format!("{input}, then it writes one: free blocks, marks");
-        equal(&input, Ok((seen[2].free, seen[2].marks.clone())), &(free - more, vec![(1, marks)]))?;
+        equal(
+            &input,
+            Ok((seen[2].free.len(), seen[2].marks.clone())),
+            &(free - more, vec![(1, marks)]),
+        )?;
     }
     let script = [Do::Feed(vec![(1, run_of(10, 10))]), Do::Truncate(1, 11)];
     let seen = last(day, setup(4, 4), &script)?;
@@ -991,6 +995,29 @@ pub fn a_fork_survives(day: &Day) -> Outcome {
     let want = vec![(1, [run_of(10, 5), run_of(100, 3)].concat()), (2, run_of(10, 7))];
     equal(&format!("{input}: marks"), Ok(seen.marks), &want)
         .likely("what one sequence forgets, the other still holds: count holders, erase nothing")
+}
+
+pub fn the_last_block_is_reused_first(day: &Day) -> Outcome {
+    for (len, want) in [(5, vec![4, 3, 2]), (1, vec![4, 3, 2, 1]), (0, vec![4, 3, 2, 1, 0])] {
+        let script = [Do::Feed(vec![(1, run_of(10, 16))]), Do::Truncate(1, len)];
+        let seen = last(day, setup(5, 4), &script)?;
+        let input = format!("5 blocks of 4; 0 to 3 hold a sequence, which is truncated to {len}");
+        equal(&format!("{input}: free blocks in order"), Ok(seen.free), &want).likely(
+            "release the last block first: what comes first is worth keeping for longest",
+        )?;
+    }
+    let script = [
+        Do::Feed(vec![(1, run_of(10, 16))]),
+        Do::Truncate(1, 9),
+        Do::Fork(1, 2),
+        Do::Release(1),
+        Do::Release(2),
+    ];
+    let seen = last(day, setup(5, 4), &script)?;
+    let input = "5 blocks of 4; a sequence is truncated from 16 positions to 9 and forked, and \
+                 both end: free blocks in order";
+    equal(input, Ok(seen.free), &vec![4, 3, 2, 1, 0])
+        .likely("`release` returns a sequence's blocks from its last to its first")
 }
 
 /// One random operation on a cache, and what it should lead to. None: it is refused.
@@ -1053,7 +1080,7 @@ pub fn any_order_of_operations(day: &Day) -> Outcome {
             };
             let holders: Vec<u32> = (0..seen.counts.len()).map(held).collect();
             let free = holders.iter().filter(|holders| **holders == 0).count();
-            let ok = seen.counts == holders && seen.free == free;
+            let ok = seen.counts == holders && seen.free.len() == free;
             super::checks::ensure(
                 &format!("{input} (operation {i}): counts of holders, and free blocks"),
                 ok,

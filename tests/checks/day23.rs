@@ -359,12 +359,21 @@ pub fn prompts_start_while_blocks_are_left(day: &Day) -> Outcome {
             "first come, first served: what doesn't fit is waited for, and holds nothing",
         )?;
     }
-    // Only this piece needs blocks, not the whole text.
-    let script = vec![submit(0, 16, 1), submit(1, 12, 9), Do::PlanWaiting(20)];
-    let seen = planned(day, 5, (1000, 9), script)?;
-    let input = "5 blocks of 4; prompts of 16 and 12 wait, a budget of 20: the plan";
-    equal(input, Ok(plan(&seen)), &vec![(0, 0, 16), (1, 0, 4)])
-        .likely("blocks are for the tokens of this step, not for what a text may become")
+    // All tokens that a text has so far need blocks. Those that it may get don't.
+    for (blocks, want, free) in [(7, vec![(0, 0, 16), (1, 0, 4)], 2), (6, vec![(0, 0, 16)], 2)] {
+        let script = vec![submit(0, 16, 1), submit(1, 12, 9), Do::PlanWaiting(20)];
+        let seen = planned(day, blocks, (1000, 9), script)?;
+        let input = format!(
+            "{blocks} blocks of 4; prompts of 16 and 12 wait, 1 and 9 new tokens, a budget of 20: \
+             plan, free blocks"
+        );
+        let got = (plan(&seen), seen.last().map_or(0, |seen| seen.free));
+        equal(&input, Ok(got), &(want, free)).likely(
+            "a text starts if all its tokens fit, and takes the blocks of its first piece; what \
+             it may become isn't counted",
+        )?;
+    }
+    Ok(())
 }
 
 pub fn a_known_prefix_is_not_scheduled(day: &Day) -> Outcome {
@@ -386,7 +395,27 @@ pub fn a_known_prefix_is_not_scheduled(day: &Day) -> Outcome {
     let input = "a prompt of 14 has run, and comes again, blocks of 4: the plan";
     equal(&format!("{input}, prefixes shared"), run(true), &vec![(0, 14, 1), (1, 12, 2)])
         .likely("what day 22 knows of the prompt needs no computing")?;
-    equal(&format!("{input}, not shared"), run(false), &vec![(0, 14, 1), (1, 0, 14)])
+    equal(&format!("{input}, not shared"), run(false), &vec![(0, 14, 1), (1, 0, 14)])?;
+    // Request 2 begins like 0, whose blocks are free by then: it finds two and lacks three.
+    let setup = Setup {
+        model: &model,
+        tokenizer: &tokenizer,
+        blocks: 6,
+        block_size: 4,
+        limits: (99, 9),
+        prefixes: true,
+    };
+    let prompt = [Ask::new(0, 8, 1).prompt, Ask::new(3, 12, 1).prompt].concat();
+    let longer = Ask { prompt, ..Ask::new(2, 20, 1) };
+    let script = vec![submit(0, 12, 1), Do::Schedule, Do::Tokens(77), submit(1, 8, 1)];
+    let script = [script, vec![Do::Submit(longer), Do::Schedule]].concat();
+    let seen = (day.run)(&setup, script)?;
+    let got = (plan(&seen), seen.last().map_or(0, |seen| seen.free));
+    let input =
+        "6 blocks of 4; a prompt of 12 has run and ended; a prompt of 8 and one of 20, which \
+                 begins with 8 tokens of the first, wait: plan, free blocks";
+    equal(input, Ok(got), &(vec![(1, 0, 8)], 4))
+        .likely("what can't start holds nothing, not even its known prefix")
 }
 
 // 23.5
@@ -400,17 +429,24 @@ pub fn running_sequences_spend_first(day: &Day) -> Outcome {
 }
 
 pub fn a_preempted_sequence_waits_a_step(day: &Day) -> Outcome {
-    let script = [
-        vec![submit(0, 4, 4), submit(1, 4, 4), submit(2, 5, 4)],
-        vec![Do::PlanWaiting(1000), Do::Tokens(77), Do::Schedule],
-    ]
-    .concat();
-    let seen = planned(day, 5, (6, 9), script)?;
+    let (model, tokenizer) = (idle_model(), tokenizer()?);
+    let setup = Setup {
+        model: &model,
+        tokenizer: &tokenizer,
+        blocks: 5,
+        block_size: 4,
+        limits: (99, 9),
+        prefixes: true,
+    };
+    let same = Ask { id: 1, ..Ask::new(0, 8, 4) };
+    let script =
+        vec![submit(0, 8, 4), Do::Submit(same), Do::Schedule, Do::Tokens(77), Do::Schedule];
+    let seen = (day.run)(&setup, script)?;
     let got = (plan(&seen), seen.last().map(ids).unwrap_or_default());
     let got = (got, seen.last().map_or(0, |seen| seen.preemptions));
-    let input = "5 blocks of 4; prompts of 4, 4 and 5 run, and each goes on, 6 tokens per step: \
-         (plan, (running, waiting)), preemptions";
-    equal(input, Ok(got), &((vec![(0, 4, 1), (1, 4, 1)], (vec![0, 1], vec![2])), 1)).likely(
+    let input = "5 blocks of 4; 0 and 1 have the same prompt of 8, each in two blocks of its own, \
+         and go on: (plan, (running, waiting)), preemptions";
+    equal(input, Ok(got), &((vec![(0, 8, 1)], (vec![0], vec![1])), 1)).likely(
         "if it started again at once, it would take the blocks that others are about to need",
     )
 }
