@@ -59,6 +59,20 @@ pub struct Compare {
     /// A Python with torch and transformers
     #[arg(long, default_value = "python3", requires = "peer")]
     python: PathBuf,
+    /// Compare caches instead of loops: each loop that can use pages runs without and with them
+    #[arg(long, value_enum, value_name = "KIND", conflicts_with = "methods")]
+    cache: Option<Paged>,
+    /// As in `run`
+    #[arg(long, value_name = "N", requires = "cache")]
+    block_size: Option<usize>,
+    /// As in `run`
+    #[arg(
+        long = "num-gpu-blocks-override",
+        alias = "num-blocks",
+        value_name = "N",
+        requires = "cache"
+    )]
+    num_blocks: Option<usize>,
     /// How often to run each row, in turn with the others; times are medians [default: 3; with
     /// --methods 1]
     #[arg(long, value_parser = value_parser!(u8).range(1..))]
@@ -106,6 +120,13 @@ impl Compare {
 enum Peer {
     /// `AutoModelForCausalLM.generate`
     Transformers,
+}
+
+/// A cache to compare with the one that grows.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Paged {
+    /// Day 21's blocks
+    Paged,
 }
 
 /// One row of the table.
@@ -216,6 +237,35 @@ fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
     let other = |name: &str, source| Row { name: name.to_string(), source, own_draws: false };
     let mut rows: Vec<Row> =
         args.peer.iter().map(|_| other("transformers", Source::Transformers)).collect();
+    let server = args.endpoint.iter().map(|url| other("the server", Source::Server(url.clone())));
+    let k = args.num_draft_tokens.to_string();
+    if args.cache.is_some() {
+        let mut pages = ["--cache", "paged"].map(String::from).to_vec();
+        for (flag, value) in
+            [("--block-size", args.block_size), ("--num-gpu-blocks-override", args.num_blocks)]
+        {
+            pages.extend(value.into_iter().flat_map(|value| [flag.into(), value.to_string()]));
+        }
+        let mut pair = |name: &str, flags: &[&str], paged: &[&str], rng: &str, own_draws: bool| {
+            rows.push(engine(name, flags, rng, own_draws));
+            let paged: Vec<&str> =
+                paged.iter().copied().chain(pages.iter().map(String::as_str)).collect();
+            rows.push(engine("  in pages", &paged, rng, own_draws));
+        };
+        let day10 = ["--loop", "day10"];
+        pair("KV cache", &day10, &day10, alone, false);
+        if prompts > 1 {
+            let name = format!("batch of {prompts}");
+            pair(&name, &["--loop", "day12"], &["--loop", "day21"], alone, torch);
+        }
+        if let Some(draft) = args.draft() {
+            let name = format!("drafts by {}", draft.rsplit('/').next().unwrap_or(draft));
+            let flags = ["--draft-model", draft, "--num-draft-tokens", &k];
+            pair(&name, &flags, &flags, "chacha", true);
+        }
+        rows.extend(server);
+        return rows;
+    }
     rows.push(engine("no cache", &["--loop", "day7", "--no-cache"], alone, false));
     rows.push(engine("KV cache", &["--loop", "day10"], alone, false));
     rows.push(engine("static KV cache", &["--loop", "day10", "--cache", "static"], alone, false));
@@ -223,7 +273,6 @@ fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
         rows.push(engine(&format!("batch of {prompts}"), &["--loop", "day12"], alone, torch));
     }
     rows.push(engine("scheduled", &["--loop", "day15"], "chacha", torch));
-    let k = args.num_draft_tokens.to_string();
     if let Some(draft) = args.draft() {
         let name = format!("drafts by {}", draft.rsplit('/').next().unwrap_or(draft));
         let flags = ["--draft-model", draft, "--num-draft-tokens", &k];
@@ -245,7 +294,6 @@ fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
     let word = args.block.as_deref().unwrap_or(UNHEARD);
     let name = format!("guarded: no {word}");
     rows.push(engine(&name, &["--loop", "day10", "--block", word], alone, false));
-    let server = args.endpoint.iter().map(|url| other("the server", Source::Server(url.clone())));
     rows.extend(server);
     rows
 }
@@ -342,7 +390,7 @@ fn table(rows: &[Row], rounds: &[Vec<Vec<Text>>], prompts: &[String], args: &Com
 /// counts. Otherwise, the times are added.
 fn median(row: &Row, rounds: &[Vec<Text>]) -> f64 {
     let shared = matches!(&row.source, Source::Engine(flags)
-        if flags.iter().any(|flag| flag == "day12" || flag == "day15"));
+        if flags.iter().any(|flag| ["day12", "day15", "day21"].contains(&flag.as_str())));
     let seconds = |texts: &Vec<Text>| {
         let each = texts.iter().map(Text::seconds);
         if shared {
@@ -432,6 +480,24 @@ pub(crate) mod tests {
         }
         assert!(Cli::try_parse_from(["compare", "--top-k", "9"]).is_err());
         assert!(Cli::try_parse_from(["compare", "--rounds", "0"]).is_err());
+    }
+
+    #[test]
+    fn with_a_paged_cache_every_loop_runs_twice() {
+        let typed = ["compare", "--cache", "paged", "--block-size", "4", "--num-blocks", "30"];
+        let args = Cli::parse_from(typed).args;
+        let rows = rows(&args, 2);
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let pages = "  in pages";
+        let drafts = "drafts by story-230k";
+        assert_eq!(names, ["KV cache", pages, "batch of 2", pages, drafts, pages]);
+        for row in &rows {
+            let Source::Engine(flags) = &row.source else { panic!("{} is no engine", row.name) };
+            let asked = "--cache paged --block-size 4 --num-gpu-blocks-override 30";
+            assert_eq!(flags.join(" ").contains(asked), row.name == pages, "{flags:?}");
+        }
+        assert!(Cli::try_parse_from(["compare", "--block-size", "4"]).is_err());
+        assert!(Cli::try_parse_from(["compare", "--cache", "paged", "--methods"]).is_err());
     }
 
     #[test]
