@@ -224,7 +224,7 @@ fn whole_numbers_have_a_range() {
             let said = text(&output.stderr);
             let words = format!("error: invalid value '{value}' for '{flag} ");
             assert!(said.starts_with(&words), "{flag} {value}: {said}");
-            let ways = ["is not in ", "invalid digit", "too large", "too small", "empty", "whole"];
+            let ways = ["too large", "too small", "empty", "whole"];
             assert!(ways.iter().any(|way| said.contains(way)), "{flag} {value}: {said}");
             assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()));
         }
@@ -267,7 +267,7 @@ fn a_window_limits_what_penalties_look_at() {
             &["--penalty-window", "5"][..],
             "required arguments were not provided:\n  <--repetition-penalty",
         ),
-        (&["--penalty-window", "0", "--presence-penalty", "1"], "0 is not in 1..="),
+        (&["--penalty-window", "0", "--presence-penalty", "1"], "give a whole number from 1 to "),
     ] {
         let (_, code, said) = run(args);
         assert!(said.contains(words) && code == Some(2), "{args:?}: {said}");

@@ -117,3 +117,14 @@ fn refused<T>(result: anyhow::Result<T>, says: &[&str]) {
         assert!(text.contains(words), "expected \"{words}\" in: {text}");
     }
 }
+
+#[test]
+fn a_guess_about_an_infinity_needs_one() {
+    use checks::{equal, Likely as _};
+    let guess = |got: f32| {
+        let wrong = equal("x", Ok(got), &0.5).likely_if_not_finite("exp(1000) is infinite");
+        wrong.unwrap_err().likely
+    };
+    assert_eq!(guess(1.0), None);
+    assert!(guess(f32::NAN).is_some() && guess(f32::NEG_INFINITY).is_some());
+}

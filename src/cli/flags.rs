@@ -5,7 +5,7 @@ use crate::engine::operations::Kernels;
 use crate::formats::hub::DEFAULT_MODEL;
 use crate::kit::{device, QuantType};
 use candle_core::DType;
-use clap::builder::{ArgPredicate, NonEmptyStringValueParser, RangedI64ValueParser};
+use clap::builder::{ArgPredicate, NonEmptyStringValueParser};
 use clap::{ArgGroup, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -404,8 +404,13 @@ impl Args {
 }
 
 /// Parses an integer in a range.
-fn within(range: RangeInclusive<i64>) -> RangedI64ValueParser<usize> {
-    RangedI64ValueParser::new().range(range)
+fn within(range: RangeInclusive<i64>) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let number = number.and_then(|number: i64| usize::try_from(number).ok());
+        let (least, most) = (range.start(), range.end());
+        number.ok_or_else(|| format!("give a whole number from {least} to {most}"))
+    }
 }
 
 /// Parses a value of `--loop`.

@@ -65,12 +65,12 @@ pub fn softmax_does_not_overflow(day: &Day) -> Outcome {
     let x = Tensor::new(&[[1000f32, 1000.0]], &device()?)?;
     let want = Tensor::new(&[[0.5f32, 0.5]], &device()?)?;
     close("softmax([[1000, 1000]], dim 1)", (day.softmax)(&x, 1), &want, TOLERANCE)
-        .likely("exp(1000) is infinite in f32: subtract the maximum first")?;
+        .likely_if_not_finite("exp(1000) is infinite in f32: subtract the maximum first")?;
     let x = Tensor::new(&[[1000f32, 1000.0, 1000.0, 0.0]], &device()?)?;
     let third = 1f32 / 3.0;
     let want = Tensor::new(&[[third, third, third, 0.0]], &device()?)?;
     close("softmax([[1000, 1000, 1000, 0]], dim 1)", (day.softmax)(&x, 1), &want, TOLERANCE)
-        .likely("exp(1000) is infinite in f32: subtract the maximum first")?;
+        .likely_if_not_finite("exp(1000) is infinite in f32: subtract the maximum first")?;
     let x = Tensor::new(&[[1000f32, 1000.0], [0.0, 0.0]], &device()?)?;
     let want = Tensor::new(&[[0.5f32, 0.5], [0.5, 0.5]], &device()?)?;
     close("softmax([[1000, 1000], [0, 0]], dim 1)", (day.softmax)(&x, 1), &want, TOLERANCE)

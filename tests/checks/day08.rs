@@ -164,7 +164,7 @@ pub fn softmax_by_hand(day: &Day) -> Outcome {
 pub fn softmax_does_not_overflow(day: &Day) -> Outcome {
     let got = (day.softmax)(&[1000.0, 1000.0, -1000.0]);
     near("softmax([1000, 1000, -1000])", got, &[0.5, 0.5, 0.0], TOLERANCE)
-        .likely("exp(1000) is infinite in f32: subtract the maximum first")
+        .likely_if_not_finite("exp(1000) is infinite in f32: subtract the maximum first")
 }
 
 pub fn softmax_equals_torch(day: &Day) -> Outcome {

@@ -126,6 +126,10 @@ pub trait Likely {
     /// numbers would mislead.
     fn likely(self, cause: &str) -> Self;
 
+    /// Adds the likely cause of an infinity or a NaN. A result without either has another cause,
+    /// and this one would contradict the numbers above it.
+    fn likely_if_not_finite(self, cause: &str) -> Self;
+
     /// Adds the cause to any failure, including errors and panics.
     fn likely_even_of_an_error(self, cause: &str) -> Self;
 }
@@ -138,6 +142,14 @@ impl Likely for Outcome {
             }
             failure
         })
+    }
+
+    fn likely_if_not_finite(self, cause: &str) -> Self {
+        let is_finite = |got: &str| !got.contains("NaN") && !got.contains("inf");
+        match &self {
+            Err(Failure { kind: Kind::Wrong { got }, .. }) if is_finite(got) => self,
+            _ => self.likely(cause),
+        }
     }
 
     fn likely_even_of_an_error(self, cause: &str) -> Self {

@@ -245,6 +245,7 @@ fn one_cause_is_told_once_and_names_the_other_checks() {
                 next: cargo xtask check day1 --task 1.1\n\n";
     assert!(out.starts_with(once), "{out}");
     assert!(out.contains("\n✗ failed: task 1.1 · other\n  input x\n  got 3\n"), "{out}");
+    assert!(!out.contains("likely: the mask"), "a simpler check of the task fails, too: {out}");
     assert!(!out.contains("✗ failed: task 1.1 · second"), "{out}");
     assert_eq!((last_line(&out), code), ("0 passed, 4 failed", 1), "all of them count");
 }

@@ -111,6 +111,30 @@ fn reset_keeps_a_copy_and_undo_brings_it_back() {
     assert!(fake.read("src/day01_two.rs").contains("todo!"), "the other day is as it was");
 }
 
+#[test]
+fn undo_repeated_goes_further_back_and_loses_nothing() {
+    let fake = Fake::new();
+    for text in ["// 1\n", "// 2\n"] {
+        fake.write(DAY, text);
+        fake.say(&["reset", "day0"]);
+    }
+    for text in ["// 2\n", "// 1\n"] {
+        assert_eq!(fake.say(&["reset", "day0", "--undo"]).2, 0);
+        assert_eq!(fake.read(DAY), text);
+    }
+    let (_, err, code) = fake.say(&["reset", "day0", "--undo"]);
+    assert!(err.starts_with("error: nothing more to undo: src/day00_one.rs is as"), "{err}");
+    assert_eq!((code, fake.read(DAY).as_str()), (2, "// 1\n"));
+    fake.write(DAY, "// 3\n");
+    fake.say(&["reset", "day0", "--undo"]);
+    assert_eq!(fake.read(DAY), "// 1\n", "what was restored last, after a change");
+    let kept = backups(&fake);
+    assert!(["// 1\n", "// 2\n", "// 3\n"].iter().all(|text| kept.contains(&text.to_string())));
+    fake.say(&["reset", "day0"]);
+    fake.say(&["reset", "day0", "--undo"]);
+    assert_eq!(fake.read(DAY), "// 1\n", "a reset begins anew");
+}
+
 /// The older names, and command lines that make no sense.
 #[test]
 fn give_and_restore_are_reset() {

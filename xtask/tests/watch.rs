@@ -21,7 +21,9 @@ fn a_save_is_checked_and_a_done_day_leads_on() {
     session.sees("want: the right one");
     fake.write("src/day00_one.rs", "pub fn one() -> u32 { x }");
     session.sees("cannot find value `x`");
-    session.sees("✗ does not compile  0.1");
+    let shown = session.sees("✗ does not compile: src/day00_one.rs, line 1");
+    assert!(!shown.contains("failed"), "{shown}");
+    session.sees("The compiler's message is above.");
     fake.solve("day00_one.rs", |source| source);
     session.sees("✓ day 0 is done");
     session.sees("On to day 1: read book/src/day01_two.md");

@@ -10,7 +10,6 @@ use candecode::kit::error::usage;
 use candecode::kit::units::bytes;
 use candecode::kit::ModelConfig;
 use candle_core::Device;
-use clap::builder::RangedU64ValueParser;
 use clap::Parser;
 use std::net::{IpAddr, SocketAddr};
 
@@ -97,8 +96,12 @@ pub struct ServeFlags {
 }
 
 /// Returns a parser for integers from `least` to `most`.
-fn in_range(least: u64, most: u64) -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(least..=most)
+fn in_range(least: u64, most: u64) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        let number = number.and_then(|number| usize::try_from(number).ok());
+        number.ok_or_else(|| format!("give a whole number from {least} to {most}"))
+    }
 }
 
 /// Parses a page's origin, or `*`.

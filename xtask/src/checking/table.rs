@@ -59,7 +59,10 @@ pub fn messages(run: &DayRun, show_output: bool, tasks: &[String]) {
         let wrong = first && !quiet.contains(&unit.status);
         let printed = run.outputs.get(&unit.test);
         if wrong {
-            message(unit);
+            // A later check's guess assumes that the simpler ones pass.
+            let task = |other: &&&Unit| other.task() == unit.task();
+            let simplest = failing.iter().find(task).is_some_and(|first| first.test == unit.test);
+            show_message(unit, simplest);
             let others: Vec<&str> =
                 failing.iter().filter(alike).map(|unit| parts(unit).0).collect();
             also(&others[1..]);
@@ -88,6 +91,8 @@ pub fn messages(run: &DayRun, show_output: bool, tasks: &[String]) {
 const NEXT: &str = "  next: ";
 /// Prefixes of the message lines that name the mistake.
 const DIAGNOSIS: [&str; 2] = ["  this is what you get", "  or: "];
+/// Prefix of the message line with a checker's guess, for a result that no known mistake has.
+const GUESS: &str = "  likely: ";
 /// The maximum number of checks to list for one cause.
 const NAMED: usize = 12;
 
@@ -117,10 +122,16 @@ fn cause(unit: &Unit) -> Vec<&str> {
 
 /// Prints the message of one check.
 pub fn message(unit: &Unit) {
+    show_message(unit, true);
+}
+
+/// Prints the message of one check, with or without its guess at the cause.
+fn show_message(unit: &Unit, with_guess: bool) {
     let (symbol, word) = unit.status.words();
     let (head, body) = parts(unit);
     say!("{}", paint(Colour::Red, &format!("{symbol} {word}: {head}")));
-    body.iter().for_each(|line| say!("{line}"));
+    let shown = body.iter().filter(|line| with_guess || !line.starts_with(GUESS));
+    shown.for_each(|line| say!("{line}"));
 }
 
 /// Prints the diagnoses found in the checks' messages, each with the checks it applies to.

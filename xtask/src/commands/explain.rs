@@ -36,7 +36,10 @@ struct Section {
 pub fn run(repo: &Repo, args: &Explain) -> Result<ExitCode> {
     let sections = sections(&repo.read(PAGE)?);
     let query = args.words.join(" ");
-    let found = find(&sections, &query);
+    let mut found = find(&sections, &query);
+    if found.is_empty() {
+        found = find(&sections, query.lines().next().unwrap_or_default());
+    }
     for (section, messages) in &found {
         say!("{}\n", paint(Colour::Bold, &section.title));
         for part in &section.parts {
@@ -81,19 +84,23 @@ fn sections(page: &str) -> Vec<Section> {
     sections
 }
 
-fn words(text: &str) -> HashSet<String> {
+/// Returns the words of a text and the pairs of neighboring words, without numbers: those of a
+/// pasted message are its own.
+fn terms(text: &str) -> HashSet<String> {
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
-    words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+    let is_word = |word: &&str| word.contains(|c: char| !c.is_ascii_digit());
+    let words: Vec<String> = words.filter(is_word).map(str::to_lowercase).collect();
+    words.windows(2).map(|pair| pair.join(" ")).chain(words.clone()).collect()
 }
 
-/// Returns the sections that share the most words with the query, each with its matching messages.
-/// Rare words count more, and words that most sections contain don't count. At least half of the
-/// query has to match.
+/// Returns the sections that share the most words and pairs of words with the query, each with its
+/// matching messages. Rare ones count more, those in a title twice, and those that most sections
+/// contain not at all. Words worth at least half of the query have to match.
 fn find<'a>(sections: &'a [Section], query: &str) -> Vec<(&'a Section, Vec<&'a String>)> {
-    let text = |section: &Section| words(&format!("{} {}", section.title, section.parts.join(" ")));
+    let text = |section: &Section| terms(&format!("{} {}", section.title, section.parts.join(" ")));
     let texts: Vec<HashSet<String>> = sections.iter().map(text).collect();
-    let weight = |word: &String| {
-        let having = texts.iter().filter(|text| text.contains(word)).count();
+    let weight = |term: &String| {
+        let having = texts.iter().filter(|text| text.contains(term)).count();
         let common = 4 * having >= 3 * texts.len();
         if common {
             0.0
@@ -102,16 +109,23 @@ fn find<'a>(sections: &'a [Section], query: &str) -> Vec<(&'a Section, Vec<&'a S
         }
     };
     let query: HashMap<String, f64> =
-        words(query).into_iter().map(|word| (word.clone(), weight(&word))).collect();
-    let score = |text: &HashSet<String>| -> f64 {
-        query.iter().filter(|(word, _)| text.contains(*word)).map(|(_, weight)| weight).sum()
+        terms(query).into_iter().map(|term| (term.clone(), weight(&term))).collect();
+    let sum = |counts: &dyn Fn(&str) -> bool| -> f64 {
+        query.iter().filter(|(term, _)| counts(term)).map(|(_, weight)| weight).sum()
     };
+    let score = |text: &HashSet<String>| sum(&|term| text.contains(term));
+    let in_title = |section: &Section| score(&terms(&section.title));
     let messages = |section: &'a Section| {
-        best(section.parts.iter().filter(|part| part.starts_with("$ ")), |part| score(&words(part)))
+        best(section.parts.iter().filter(|part| part.starts_with("$ ")), |part| score(&terms(part)))
     };
-    let all: f64 = query.values().sum();
-    let found = best(sections.iter().zip(&texts), |(_, text)| score(text));
-    let found = found.into_iter().filter(|(_, text)| score(text) > 0.0 && 2.0 * score(text) >= all);
+    let is_word = |term: &str| !term.contains(' ');
+    let all = sum(&is_word);
+    let half = |text: &HashSet<String>| {
+        let matching = sum(&|term| is_word(term) && text.contains(term));
+        matching > 0.0 && 2.0 * matching >= all
+    };
+    let candidates = sections.iter().zip(&texts).filter(|(_, text)| half(text));
+    let found = best(candidates, |(section, text)| score(text) + in_title(section)).into_iter();
     found.map(|(section, _)| (section, messages(section))).collect()
 }
 
@@ -138,6 +152,42 @@ mod tests {
         let pasted = "error: me/mine: could not fetch config.json: https://huggingface.co is out \
                       of reach (io: Connection refused (os error 111)); is there a network?";
         assert_eq!(titles(pasted)[0], "There is no network, or it does not lead to the hub");
+        for (pasted, title) in [
+            ("error[E0308]: mismatched types", "error[E0308]: mismatched types"),
+            (
+                "error[E0308]: mismatched types\n   --> src/day01_attention.rs:42:5\n    |\n42  |     \
+                 x.matmul(&y)\n    |     ^^^^ expected `Tensor`, found `Result<Tensor, Error>`",
+                "error[E0308]: mismatched types",
+            ),
+            ("mismatched types", "error[E0308]: mismatched types"),
+            ("E0382", "error[E0382]: borrow of moved value, use of moved value"),
+            (
+                "shape mismatch in matmul, lhs: [1, 2], rhs: [3, 4]",
+                "shape mismatch in matmul, add, broadcast_sub or broadcast_as",
+            ),
+            (
+                "your code returned an error: shape mismatch in broadcast_sub, lhs: [2, 3, 5], \
+                 rhs: [2, 3]",
+                "shape mismatch in matmul, add, broadcast_sub or broadcast_as",
+            ),
+            (
+                "dtype mismatch in mul, lhs: F32, rhs: U8",
+                "dtype mismatch, unexpected dtype, unsupported dtype",
+            ),
+            (
+                "unexpected rank, expected: 2, got: 3 ([1, 2, 3])",
+                "unexpected rank, dimension index out of range, cannot broadcast, narrow invalid \
+                 args",
+            ),
+            ("not written", "not written yet, not yet implemented"),
+            ("day 6, task 1: this is not written yet", "not written yet, not yet implemented"),
+            (
+                "error: invalid value '0' for '--max-new-tokens <N>': give a whole number",
+                "A flag that is not there, or a value that it cannot have",
+            ),
+        ] {
+            assert_eq!(titles(pasted).first(), Some(&title), "{pasted}");
+        }
         assert_eq!(titles("error: linker `cc` was not found"), [""; 0]);
         assert_eq!(titles("is the"), [""; 0]);
     }

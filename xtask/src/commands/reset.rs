@@ -18,7 +18,8 @@ pub struct Reset {
     /// Put the reference's code there instead of the stub
     #[arg(long = "ref", conflicts_with = "undo")]
     reference: bool,
-    /// Bring back the newest copy of the day; without a day, list all copies
+    /// Bring back the newest copy of the day, and at the next time the one before it; without a
+    /// day, list all copies
     #[arg(long)]
     undo: bool,
 }
@@ -99,14 +100,20 @@ fn list(repo: &Repo) {
     }
 }
 
+/// The file in a copy's directory that marks it as made by an undo. It contains the date of the copy
+/// that was brought back.
+const UNDID: &str = "undid";
+
 /// Restores the files of one date, or the newest copy of a day that differs from the current file.
-/// A day that the course has renamed is recognized by its number.
+/// Right after an undo, only copies older than the one it restored count, so that repeating it goes
+/// further back. A day that the course has renamed is recognized by its number.
 fn undo(repo: &Repo, what: &str) -> Result<()> {
     let mut copies = backup::list(repo);
+    let by_date = copies.iter().any(|(date, _)| date == what);
     let read = |(date, file): &(String, String)| {
         repo.read_bytes(&format!("{}/{date}/{file}", backup::DIR))
     };
-    if copies.iter().any(|(date, _)| date == what) {
+    if by_date {
         copies.retain(|(date, _)| date == what);
     } else {
         let day = repo.day(what).map_err(|_| {
@@ -116,12 +123,21 @@ fn undo(repo: &Repo, what: &str) -> Result<()> {
         })?;
         let path = day.src();
         let there = repo.root.join(&path).exists().then(|| repo.read_bytes(&path)).transpose()?;
+        copies.retain(|copy| Day::from_src(&copy.1).is_some_and(|of| of.number == day.number));
+        let last = copies.last().map_or(String::new(), |(date, _)| date.clone());
+        let undid = repo.read(&format!("{}/{last}/{UNDID}", backup::DIR)).ok();
         copies.retain(|copy| {
-            let number = Day::from_src(&copy.1).map(|day| day.number);
-            number == Some(day.number) && read(copy).is_ok_and(|bytes| Some(bytes) != there)
+            undid.as_ref().is_none_or(|undid| copy.0 <= *undid)
+                && read(copy).is_ok_and(|bytes| Some(bytes) != there)
         });
         let newest = copies.pop().ok_or_else(|| {
-            usage(format!("no copy of {path} differs: `cargo xtask reset --undo` lists them"))
+            usage(match undid {
+                Some(_) => format!(
+                    "nothing more to undo: {path} is as it was in its oldest copy; `cargo xtask \
+                     reset --undo` lists the newer ones"
+                ),
+                None => format!("no copy of {path} differs: `cargo xtask reset --undo` lists them"),
+            })
         })?;
         copies = vec![newest];
     }
@@ -130,6 +146,10 @@ fn undo(repo: &Repo, what: &str) -> Result<()> {
         let now = repo.days.iter().find(|day| Some(day.number) == number);
         let path = now.map_or(copy.1.clone(), Day::src);
         let kept = backup::replace(repo, &path, &read(copy)?)?;
+        if let Some(kept) = kept.as_ref().filter(|_| !by_date) {
+            let mark = repo.root.join(backup::DIR).join(kept).join(UNDID);
+            backup::write(&mark, copy.0.as_bytes())?;
+        }
         tell(&path, kept, &format!("{path} is as it was at {}", copy.0));
     }
     Ok(())

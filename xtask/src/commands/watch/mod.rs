@@ -5,6 +5,7 @@
 
 mod file_watcher;
 
+use crate::cargo::{self, Built};
 use crate::checking::outcome::{Status, Unit};
 use crate::checking::runner::{DayRun, Options};
 use crate::checking::saved::Inputs;
@@ -169,6 +170,17 @@ impl Session<'_> {
 
     /// Prints the day's progress and its first failing task.
     fn show(&self, day: &DayProgress, run: &DayRun) {
+        if let Some(Built::Broken(places)) = run.built.as_deref() {
+            let words = match places.is_empty() {
+                true => "✗ does not compile".to_string(),
+                false => format!("✗ does not compile: {}", cargo::places(places)),
+            };
+            say!(
+                "{}\nThe compiler's message is above. Save, and it is checked again.",
+                paint(Colour::Red, &words)
+            );
+            return;
+        }
         let count =
             |wanted: Status| day.tasks.iter().filter(|(_, status)| *status == Some(wanted)).count();
         let (passed, open) = (count(Status::Passed), count(Status::Unwritten));
@@ -196,7 +208,7 @@ impl Session<'_> {
             (Status::Unwritten, _) => {
                 say!("\nTo write in {place}. The chapter: {}", self.day.chapter());
             }
-            (Status::Broken, _) | (_, None) => say!("\nWhat the compiler says is above."),
+            (_, None) => say!("\nNone of its checks ran."),
             (_, Some(unit)) => {
                 say!("\n{place}");
                 table::message(unit);
