@@ -18,9 +18,9 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Resul
     // task 3.1: Bring each vector to mean 0 and variance 1, then apply weight and bias, all in f32
     // <solution>
     let x32 = x.to_dtype(DType::F32)?;
-    let centred = x32.broadcast_sub(&x32.mean_keepdim(D::Minus1)?)?;
-    let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
-    let normed = centred.broadcast_div(&(variance + eps)?.sqrt()?)?;
+    let centered = x32.broadcast_sub(&x32.mean_keepdim(D::Minus1)?)?;
+    let variance = centered.sqr()?.mean_keepdim(D::Minus1)?;
+    let normed = centered.broadcast_div(&(variance + eps)?.sqrt()?)?;
     let scaled = normed.broadcast_mul(&weight.to_dtype(DType::F32)?)?;
     scaled.broadcast_add(&bias.to_dtype(DType::F32)?)?.to_dtype(x.dtype())
     // </solution>

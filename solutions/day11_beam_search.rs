@@ -231,7 +231,7 @@ pub fn beam_search(
             let new_ids = beam.tokens[prompt_len..].to_vec();
             let mut score = beam.score;
             if params.length_penalty != 0.0 {
-                score = length_normalised(score, new_ids.len(), params.length_penalty);
+                score = length_normalized(score, new_ids.len(), params.length_penalty);
             }
             keep_best(&mut finished, Hypothesis { new_ids, score, finish }, params.num_beams);
         }
@@ -250,7 +250,7 @@ pub fn beam_search(
 
 /// Returns the score of a finished sequence with `len` generated tokens, EOS included.
 /// `beam_search` calls it unless the penalty is 0.
-pub fn length_normalised(score: f32, len: usize, length_penalty: f64) -> f32 {
+pub fn length_normalized(score: f32, len: usize, length_penalty: f64) -> f32 {
     // task 11.6 (further): Divide the score by the length to the power of the penalty
     // <solution>
     score / (len as f64).powf(length_penalty) as f32
@@ -275,6 +275,6 @@ pub fn can_improve(
         EarlyStopping::Never if params.length_penalty > 0.0 => max_new_tokens,
         _ => len,
     };
-    length_normalised(best, len, params.length_penalty) > worst.score
+    length_normalized(best, len, params.length_penalty) > worst.score
     // </solution>
 }

@@ -32,7 +32,7 @@ impl Pass {
     }
 }
 
-/// Bytes per number. Quantised weights can take a fraction of a byte:
+/// Bytes per number. Quantized weights can take a fraction of a byte:
 /// llama.cpp's Q4_0 stores a weight in 4.5 bits, which is 0.5625 bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Precision {

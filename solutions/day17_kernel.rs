@@ -167,7 +167,7 @@ impl<W: Stored> WithSimd for BlockProducts<'_, W> {
 }
 
 /// Runs [`block_products`], compiled for this CPU's vector instructions.
-pub fn vectorised<W: Stored>(rows: &[W], x: &[f32], inner: usize, y: &mut [f32]) {
+pub fn vectorized<W: Stored>(rows: &[W], x: &[f32], inner: usize, y: &mut [f32]) {
     Arch::new().dispatch(BlockProducts { rows, x, inner, y });
 }
 
@@ -214,7 +214,7 @@ pub fn multiply<W: Stored>(w: &[W], x: &[f32], inner: usize) -> Vec<f32> {
     w.par_chunks(size * inner)
         .zip(by_row.par_chunks_mut(size * vectors))
         .with_max_len(1)
-        .for_each(|(rows, y)| vectorised(rows, x, inner, y));
+        .for_each(|(rows, y)| vectorized(rows, x, inner, y));
     if vectors == 1 {
         return by_row; // one column and one row are the same numbers in the same order
     }
@@ -352,7 +352,7 @@ pub fn largest_product<W: Stored>(w: &[W], x: &[f32], inner: usize) -> usize {
     let size = block_rows(w.len() / inner, inner, 1, rayon::current_num_threads());
     let best_of_block = |(block, rows): (usize, &[W])| {
         let mut y = vec![0.0; rows.len() / inner];
-        vectorised(rows, x, inner, &mut y);
+        vectorized(rows, x, inner, &mut y);
         let mut best = 0;
         for row in 1..y.len() {
             if y[row] > y[best] {

@@ -1,4 +1,4 @@
-//! Day 19: quantised weights. A block of 32 numbers becomes a scale and 32 small integers, and a
+//! Day 19: quantized weights. A block of 32 numbers becomes a scale and 32 small integers, and a
 //! product with it becomes a sum of integer products. Then we measure what that costs a text.
 //!
 //! The blocks are llama.cpp's, bit for bit: Q8_0 and Q4_0, and Q4_1 for reading only.
@@ -61,14 +61,14 @@ impl BlockQ4_0 {
     }
 }
 
-/// Checks the numbers of a block before they are quantised.
+/// Checks the numbers of a block before they are quantized.
 ///
 /// # Errors
 /// If a number is NaN or infinite. The message names the first one.
 fn check_finite(x: &[f32]) -> Result<()> {
     match x.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
-        Some(at) => bail!("number {at} is {}: only finite numbers can be quantised", x[at]),
+        Some(at) => bail!("number {at} is {}: only finite numbers can be quantized", x[at]),
     }
 }
 
@@ -86,7 +86,7 @@ fn stored_scale(d: f32) -> Result<f16> {
 
 // part 1: a block of 32 numbers
 
-/// Quantises a block to 8 bits (llama.cpp's `quantize_row_q8_0_ref`).
+/// Quantizes a block to 8 bits (llama.cpp's `quantize_row_q8_0_ref`).
 ///
 /// The scale d is the largest magnitude over 127, computed in f32. Each number is
 /// multiplied by 1/d and rounded to the nearest integer, halves away from zero. The
@@ -116,7 +116,7 @@ pub fn dequantize_block_q8_0(block: &BlockQ8_0) -> [f32; BLOCK_SIZE] {
     std::array::from_fn(|i| scale * f32::from(block.quants[i]))
 }
 
-/// Quantises a block to 4 bits (llama.cpp's `quantize_row_q4_0_ref`).
+/// Quantizes a block to 4 bits (llama.cpp's `quantize_row_q4_0_ref`).
 ///
 /// The scale d is the block's extreme over -8, in f32, where the extreme is the
 /// number with the largest magnitude, sign included, and the first of several. A
@@ -180,7 +180,7 @@ fn unpack(quants: &[u8; BLOCK_SIZE / 2]) -> [u8; BLOCK_SIZE] {
 ///
 /// Infinity for Q4_1, which this day only reads.
 pub fn largest_error(kind: QuantType, largest: f32) -> f32 {
-    // task 19.4: Bound the error of a number, before anything is quantised
+    // task 19.4: Bound the error of a number, before anything is quantized
     // <solution>
     let (step, furthest) = match kind {
         QuantType::Q8_0 => (0.5, 127.0),
@@ -193,32 +193,32 @@ pub fn largest_error(kind: QuantType, largest: f32) -> f32 {
     // </solution>
 }
 
-/// Quantises a row of a matrix to Q8_0 or Q4_0. Returns the bytes of its blocks, one
+/// Quantizes a row of a matrix to Q8_0 or Q4_0. Returns the bytes of its blocks, one
 /// after the other, as in a GGUF file.
 ///
 /// # Errors
 /// If the row's length isn't a multiple of [`BLOCK_SIZE`], a block can't be
-/// quantised, or `kind` is Q4_1, which this day only reads.
+/// quantized, or `kind` is Q4_1, which this day only reads.
 pub fn quantize_row(kind: QuantType, x: &[f32]) -> Result<Vec<u8>> {
     let (blocks, rest) = x.as_chunks::<BLOCK_SIZE>();
     if !rest.is_empty() {
-        bail!("a row of {} numbers cannot be quantised: a block has {BLOCK_SIZE}", x.len())
+        bail!("a row of {} numbers cannot be quantized: a block has {BLOCK_SIZE}", x.len())
     }
     let mut bytes = Vec::with_capacity(blocks.len() * kind.bytes_per_block());
     for block in blocks {
         match kind {
             QuantType::Q8_0 => bytes.extend(quantize_block_q8_0(block)?.to_bytes()),
             QuantType::Q4_0 => bytes.extend(quantize_block_q4_0(block)?.to_bytes()),
-            QuantType::Q4_1 => bail!("Q4_1 is only read; quantise to Q8_0 or Q4_0"),
+            QuantType::Q4_1 => bail!("Q4_1 is only read; quantize to Q8_0 or Q4_0"),
         }
     }
     Ok(bytes)
 }
 
-/// Quantises a matrix `(out, in)` of f32, row by row.
+/// Quantizes a matrix `(out, in)` of f32, row by row.
 ///
 /// # Errors
-/// If a row can't be quantised. The message names it.
+/// If a row can't be quantized. The message names it.
 pub fn quantize_matrix(kind: QuantType, matrix: &Tensor) -> Result<QuantizedMatrix> {
     let (out, inner) = matrix.dims2()?;
     let mut blocks = Vec::new();
@@ -252,16 +252,16 @@ pub fn dequantize_matrix(matrix: &QuantizedMatrix) -> Result<Tensor> {
 
 // part 2: products of small integers
 
-/// Quantises a row of activations. The result is Q8_0 for every format of the
+/// Quantizes a row of activations. The result is Q8_0 for every format of the
 /// weights, as in llama.cpp.
 ///
 /// # Errors
 /// If the row's length isn't a multiple of [`BLOCK_SIZE`], or a block can't be
-/// quantised.
+/// quantized.
 pub fn quantize_activations(x: &[f32]) -> Result<Vec<BlockQ8_0>> {
     let (blocks, rest) = x.as_chunks::<BLOCK_SIZE>();
     if !rest.is_empty() {
-        bail!("{} activations cannot be quantised: a block has {BLOCK_SIZE}", x.len())
+        bail!("{} activations cannot be quantized: a block has {BLOCK_SIZE}", x.len())
     }
     blocks.iter().map(quantize_block_q8_0).collect()
 }
@@ -318,13 +318,13 @@ pub fn dot_row(kind: QuantType, row: &[u8], x: &[BlockQ8_0]) -> Result<f32> {
     // </solution>
 }
 
-/// Returns `x · wᵀ` with quantised weights: `x` is `(…, in)` of f32, the result
-/// `(…, out)` on the same device. Each row of `x` is quantised once.
+/// Returns `x · wᵀ` with quantized weights: `x` is `(…, in)` of f32, the result
+/// `(…, out)` on the same device. Each row of `x` is quantized once.
 ///
 /// # Errors
 /// If the last dimension of `x` isn't `in`, or a number of `x` is NaN or infinite.
 pub fn quantized_linear(x: &Tensor, w: &QuantizedMatrix) -> Result<Tensor> {
-    // task 19.8: Apply a linear layer whose weights are quantised
+    // task 19.8: Apply a linear layer whose weights are quantized
     // <solution>
     let (out, inner) = w.shape();
     let mut shape = x.dims().to_vec();
@@ -350,7 +350,7 @@ pub fn quantized_linear(x: &Tensor, w: &QuantizedMatrix) -> Result<Tensor> {
 
 // part 3: what it gains, and what it costs a text
 
-/// Returns day 16's [`Precision`] for a model with quantised weights: the bytes per
+/// Returns day 16's [`Precision`] for a model with quantized weights: the bytes per
 /// weight, averaged over the weights that a pass reads, and 4 bytes per number in
 /// the cache, which stays f32.
 ///
@@ -369,7 +369,7 @@ pub fn quantized_precision(config: &ModelConfig, kind: QuantType) -> Precision {
     // </solution>
 }
 
-/// Returns how many times as fast a decoding step can become by quantising weights
+/// Returns how many times as fast a decoding step can become by quantizing weights
 /// of f32, according to day 16's roofline: one row, after `past` cached positions.
 pub fn predicted_speedup(
     config: &ModelConfig,
@@ -498,7 +498,7 @@ pub fn squared_error(x: &[f32; BLOCK_SIZE], block: &BlockQ4_0) -> f32 {
     x.iter().zip(dequantize_block_q4_0(block)).map(|(x, restored)| (x - restored).powi(2)).sum()
 }
 
-/// Quantises a block to Q4_0 with a smaller [`squared_error`] than
+/// Quantizes a block to Q4_0 with a smaller [`squared_error`] than
 /// [`quantize_block_q4_0`]. The 18 bytes are read by the same rule, but the scale
 /// and the integers are yours to choose.
 ///
@@ -616,7 +616,7 @@ impl QuantizedCache {
     }
 }
 
-/// Quantises new keys or values, `(B, Hkv, T, D)`, and appends them to those in
+/// Quantizes new keys or values, `(B, Hkv, T, D)`, and appends them to those in
 /// `kept`. The T positions of row `b` and head `h` go to the end of list
 /// `b · Hkv + h`, as D / 32 blocks each. If `kept` is empty, the lists are created
 /// first.

@@ -491,7 +491,7 @@ pub fn several(
     greedy: bool,
     uniform: &mut dyn FnMut() -> f32,
 ) -> Result<Vec<(u32, Vec<f32>)>> {
-    // task 24.11 (further): the best with all mass on them; or draw, set to zero, and renormalise
+    // task 24.11 (further): the best with all mass on them; or draw, set to zero, and renormalize
     // <solution>
     if greedy {
         let best = top_logprobs(q, n).into_iter().filter(|(_, p)| *p > 0.0);

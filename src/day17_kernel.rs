@@ -105,7 +105,7 @@ impl<W: Stored> WithSimd for BlockProducts<'_, W> {
 }
 
 /// Runs [`block_products`], compiled for this CPU's vector instructions.
-pub fn vectorised<W: Stored>(rows: &[W], x: &[f32], inner: usize, y: &mut [f32]) {
+pub fn vectorized<W: Stored>(rows: &[W], x: &[f32], inner: usize, y: &mut [f32]) {
     Arch::new().dispatch(BlockProducts { rows, x, inner, y });
 }
 

@@ -33,7 +33,7 @@ pub const SPLIT: usize = 512;
 pub struct Head<'a> {
     /// The numbers, starting at position 0.
     pub data: &'a [f32],
-    /// Distance between the starts of neighbouring positions.
+    /// Distance between the starts of neighboring positions.
     pub stride: usize,
     /// D: numbers per key or value.
     pub width: usize,

@@ -358,8 +358,8 @@ pub fn several(
     greedy: bool,
     uniform: &mut dyn FnMut() -> f32,
 ) -> Result<Vec<(u32, Vec<f32>)>> {
-    // task 24.11 (further): the best with all mass on them; or draw, set to zero, and renormalise
-    todo!("day 24, task 11: the best with all mass on them; or draw, set to zero, and renormalise")
+    // task 24.11 (further): the best with all mass on them; or draw, set to zero, and renormalize
+    todo!("day 24, task 11: the best with all mass on them; or draw, set to zero, and renormalize")
 }
 
 /// Drafts with a smaller model of the same tokenizer. It grows its tree level by level, and reads a

@@ -116,7 +116,7 @@ fn slices<'a, W: WithDType>(weights: &'a [Held<'_>]) -> Result<Vec<&'a [W]>> {
 }
 
 /// Computes `x · wᵀ` for every matrix in the list: `x` is `(…, in)`, f32, and each matrix is `(out,
-/// in)`, in tiles. Activations are quantised to Q8_0. The results are `(rows of x, out)`, parts of
+/// in)`, in tiles. Activations are quantized to Q8_0. The results are `(rows of x, out)`, parts of
 /// one allocation.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Day 19's checks: quantised weights.
+//! Day 19's checks: quantized weights.
 
 mod checks;
 #[macro_use]
@@ -21,7 +21,7 @@ checks::tests! {
     task_19_1_zeros_stay_zeros => day::q8_0_of_zeros,
     task_19_1_blocks_equal_those_of_llamacpp => day::q8_0_equals_llamacpp,
     task_19_1_nan_and_infinity_are_refused => day::q8_0_refuses_what_is_no_number,
-    task_19_1_activations_are_quantised_block_by_block => day::activations_by_hand,
+    task_19_1_activations_are_quantized_block_by_block => day::activations_by_hand,
     task_19_1_activations_that_fill_no_block_are_refused => day::activations_that_are_refused,
     task_19_2_numbers_become_steps_of_the_extreme => day::q4_0_by_hand,
     task_19_2_the_extreme_may_be_positive => day::q4_0_of_a_positive_largest,

@@ -222,12 +222,12 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     let v = split_heads(&paper.product(&h, "self_attn.v_proj")?, 1)?;
     let words = ["the", "cat", "and", "the"];
     let labels = |what: &str| words.map(|word| format!("{what} of {word}"));
-    let labelled = |what: &str, x: &Tensor| -> Result<String> {
+    let labeled = |what: &str, x: &Tensor| -> Result<String> {
         let labels = labels(what);
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
         Ok(rows(&labels, &x.squeeze(1)?))
     };
-    let mut text = labelled("key", &k)? + &labelled("value", &v)?;
+    let mut text = labeled("key", &k)? + &labeled("value", &v)?;
     let mut outs = Vec::new();
     for head_number in 0..2 {
         let q = q.narrow(1, head_number, 1)?.narrow(2, 3, 1)?.contiguous()?;
@@ -320,7 +320,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     let mut after = paper.logits(&[0, 3, 2, 0]);
     let mut text = head("", &WORDS) + &for_words("logits", &after);
     repetition_penalty(&mut after, &[0, 3, 2, 0], 1.5)?;
-    text += &for_words("penalised", &after);
+    text += &for_words("penalized", &after);
     all.insert("day09_penalty", text);
     let mut text = head("", &WORDS) + &for_words("after dog", &paper.logits(&[3]));
     text += &for_words("dog dog dog", &paper.logits(&[3, 3, 3]));

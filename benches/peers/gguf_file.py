@@ -1,7 +1,7 @@
 """The weights of a folder as a GGUF file, made once, beside the system's temporary files.
 
 usage: python gguf_file.py MODEL_DIR f32|bf16|q8_0|q4_0       prints where it is
-A quantised one is made by llama.cpp's own function from the one in f32. A tied head becomes Q8_0 there, too: llama.cpp wants
+A quantized one is made by llama.cpp's own function from the one in f32. A tied head becomes Q8_0 there, too: llama.cpp wants
 Q6_K for it, whose blocks of 256 do not divide SmolLM2's rows of 576.
 """
 
@@ -14,7 +14,7 @@ import tempfile
 
 
 def quantize(source, out, dtype):
-    """A GGUF file quantised by llama.cpp (`llama_model_quantize`)."""
+    """A GGUF file quantized by llama.cpp (`llama_model_quantize`)."""
     import llama_cpp as ll
 
     @ll.llama_log_callback

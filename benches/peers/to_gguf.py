@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 
 def interleaved(t, heads):
-    """llama.cpp's RoPE turns neighbours where ours turns halves: the rows of each head are dealt out."""
+    """llama.cpp's RoPE turns neighbors where ours turns halves: the rows of each head are dealt out."""
     return t.reshape(heads, 2, t.shape[0] // heads // 2, t.shape[1]).transpose(1, 2).reshape(t.shape)
 
 

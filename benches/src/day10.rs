@@ -59,7 +59,7 @@ pub fn report(times: &Times) -> Result<()> {
     plot.series("kept", &dynamic);
     let (last, with) = (none[LENGTHS.len() - 1], dynamic[LENGTHS.len() - 1]);
     plot.words("right", last, (-12.0, 0.0), &format!("no cache: {:.0} times", last.1));
-    let words = format!("cache: {:.1} times (grey: the ideal, 1)", with.1);
+    let words = format!("cache: {:.1} times (gray: the ideal, 1)", with.1);
     plot.words("right", with, (0.0, -16.0), &words);
     plot.save("day10_cost.svg")?;
     cliff()

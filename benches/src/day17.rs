@@ -5,7 +5,7 @@ use crate::plot::{Axis, Plot};
 use crate::shared::random;
 use crate::times::Times;
 use anyhow::Result;
-use candecode::day17_kernel::{self, vectorised, Stored};
+use candecode::day17_kernel::{self, vectorized, Stored};
 use candecode::kernels;
 use candle_core::{DType, WithDType};
 use half::bf16;
@@ -56,7 +56,7 @@ fn one_dtype<W: Stored + WithDType>(
         anyhow::Ok(())
     })?;
     times.measure(&format!("{name}_sums_1"), || {
-        vectorised(black_box(&numbers), &x, inner, &mut y);
+        vectorized(black_box(&numbers), &x, inner, &mut y);
         anyhow::Ok(())
     })?;
     for vectors in VECTORS {

@@ -1,4 +1,4 @@
-//! Day 19: the effect of quantising on a text, measured with the day's own functions against the
+//! Day 19: the effect of quantizing on a text, measured with the day's own functions against the
 //! same model in f32.
 //!
 //! The stories are evaluated with teacher forcing: every model sees the same tokens, regardless of
@@ -85,15 +85,15 @@ pub fn measure(args: &Args) -> Result<()> {
     let cached = Run { name, new_cache: &quantized_cache, ..full };
     cached.show(&texts, &exact, &Read { greedy: vec![], ..cached.read(&texts)? })?;
     drop(model);
-    type Quantise = fn(&Tensor) -> Result<QuantizedMatrix>;
-    let formats: [(&str, QuantType, Quantise); 3] = [
+    type Quantize = fn(&Tensor) -> Result<QuantizedMatrix>;
+    let formats: [(&str, QuantType, Quantize); 3] = [
         ("Q8_0", QuantType::Q8_0, |matrix| Ok(quantize_matrix(QuantType::Q8_0, matrix)?)),
         ("Q4_0", QuantType::Q4_0, |matrix| Ok(quantize_matrix(QuantType::Q4_0, matrix)?)),
         ("closer Q4_0", QuantType::Q4_0, closer_matrix),
     ];
-    for (name, kind, quantise) in formats {
+    for (name, kind, quantize) in formats {
         let mut model = open()?;
-        quantize(&mut model, quantise)?;
+        quantize(&mut model, quantize)?;
         let (name, precision) = (name.to_string(), quantized_precision(&config, kind));
         let run = Run { name, model: &model, precision, new_cache: &growing_cache };
         run.show(&texts, &exact, &run.read(&texts)?)?;
@@ -155,27 +155,27 @@ impl Run<'_> {
     }
 }
 
-/// Quantises every matrix of a model with day 19's own functions, in the layout of the kernels. A
+/// Quantizes every matrix of a model with day 19's own functions, in the layout of the kernels. A
 /// tied head becomes Q8_0.
 fn quantize(
     model: &mut Transformer,
-    quantise: fn(&Tensor) -> Result<QuantizedMatrix>,
+    quantize: fn(&Tensor) -> Result<QuantizedMatrix>,
 ) -> Result<()> {
     let tied = model.lm_head.is_none();
     let mut matrices = matrices(model)?;
     let head = matrices.len() - 1;
     for (at, weight) in matrices.iter_mut().enumerate() {
         let matrix = weight.tensor()?;
-        let quantised = match tied && at == head {
+        let quantized = match tied && at == head {
             true => quantize_matrix(QuantType::Q8_0, &matrix)?,
-            false => quantise(&matrix)?,
+            false => quantize(&matrix)?,
         };
-        **weight = quantised.tiled().into();
+        **weight = quantized.tiled().into();
     }
     Ok(())
 }
 
-/// Quantises a matrix to Q4_0 with the function of the day's challenge.
+/// Quantizes a matrix to Q4_0 with the function of the day's challenge.
 fn closer_matrix(matrix: &Tensor) -> Result<QuantizedMatrix> {
     let (out, inner) = matrix.dims2()?;
     let mut bytes = vec![];

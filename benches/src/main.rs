@@ -39,7 +39,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 struct Args {
     /// A day, such as day10 (default: every day that has a benchmark), or one of these. parts: the
     /// functions of days 0 to 6 alone; paged: attention over blocks of a cache; engine: whole runs;
-    /// roofline: this machine, and day 16's predictions for it; day19: what quantised weights cost
+    /// roofline: this machine, and day 16's predictions for it; day19: what quantized weights cost
     /// a text; quality: the same for the kernels, with --python next to llama.cpp; serve: a load on
     /// the server
     what: Option<String>,

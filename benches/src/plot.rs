@@ -1,4 +1,4 @@
-//! Plots of the measurements for the book: SVG in the house style, coloured by classes.
+//! Plots of the measurements for the book: SVG in the house style, colored by classes.
 
 use crate::shared::root;
 use anyhow::{Context as _, Result};

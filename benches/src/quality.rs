@@ -1,10 +1,10 @@
-//! The cost of quantised weights in the engine that readers run: the most likely token and the
+//! The cost of quantized weights in the engine that readers run: the most likely token and the
 //! distribution at every position of some texts, compared with f32, and llama.cpp on the same
 //! files.
 //!
 //! The texts are evaluated with teacher forcing. With a Python that has the packages in
 //! `benches/peers/requirements.txt`, the files are llama.cpp's own; without, the weights are
-//! quantised here and llama.cpp is left out.
+//! quantized here and llama.cpp is left out.
 
 use crate::engine::quantized_file;
 use crate::shared::{cache, held_out_stories, log_probs, root};
@@ -124,7 +124,7 @@ pub fn measure(args: &Args) -> Result<()> {
         let model = load_transformer(path, WeightFormat::AsStored, &Device::Cpu, &ops)?;
         texts.show_model(&format!("{kind}, candecode"), &model)?;
         drop(model);
-        // The remaining error when activations aren't quantised.
+        // The remaining error when activations aren't quantized.
         let widened = load_transformer(path, DType::F32, &Device::Cpu, &ops)?;
         texts.show_model(&format!("{kind}, f32 activations"), &widened)?;
         drop(widened);

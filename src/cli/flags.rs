@@ -80,7 +80,7 @@ pub struct Args {
     /// [default: f32; on the CPU those of a GGUF file in Q8_0, Q4_0 or Q4_1 stay as they are]
     #[arg(long, value_name = "DTYPE", value_parser = device::dtype)]
     pub dtype: Option<DType>,
-    /// Quantise the weights as they are loaded; a head that is the embedding table, too, stays q8_0
+    /// Quantize the weights as they are loaded; a head that is the embedding table, too, stays q8_0
     #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "dtype")]
     pub quantize: Option<QuantType>,
     /// Tokens to generate before the text may end by EOS or a stop token
@@ -160,7 +160,7 @@ pub struct Args {
         help_heading = "Beams"
     )]
     pub num_return_sequences: usize,
-    /// Above 0 it favours long texts
+    /// Above 0 it favors long texts
     #[arg(
         long,
         value_name = "X",

@@ -18,7 +18,7 @@ use candle_core::{DType, Device};
 pub struct Need<'a> {
     /// The model, and the draft model if there is one.
     pub models: Vec<&'a ModelConfig>,
-    /// Bytes per weight of each model, on average if quantised.
+    /// Bytes per weight of each model, on average if quantized.
     pub weight_bytes: Vec<f64>,
     /// Bytes per value in activations and cache.
     pub value_bytes: usize,

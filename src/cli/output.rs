@@ -133,7 +133,7 @@ impl<'a> Output<'a> {
         self.args.format == Format::Text && self.texts.len() == 1 && self.args.num_beams == 1
     }
 
-    /// Returns the texts generated so far, labelled for error messages.
+    /// Returns the texts generated so far, labeled for error messages.
     pub fn so_far(&self) -> Vec<TextSoFar> {
         let count = self.texts.len();
         let so_far = |(row, text): (usize, &Text)| TextSoFar {

@@ -30,7 +30,7 @@ impl<'a> ModelLoad<'a> {
 /// Returns the format of a model's matrices.
 ///
 /// # Errors
-/// If `--quantize` is used with an unsupported device or with a file that is already quantised.
+/// If `--quantize` is used with an unsupported device or with a file that is already quantized.
 pub fn weight_format(args: &Args, files: &ModelFiles, device: &Device) -> Result<WeightFormat> {
     if let Some(kind) = args.quantize {
         ensure!(
@@ -41,7 +41,7 @@ pub fn weight_format(args: &Args, files: &ModelFiles, device: &Device) -> Result
         ensure!(
             types.is_empty(),
             usage(format!(
-                "--quantize: {} is quantised already ({}); leave --quantize out",
+                "--quantize: {} is quantized already ({}); leave --quantize out",
                 files.path().display(),
                 types.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
             ))
@@ -51,7 +51,7 @@ pub fn weight_format(args: &Args, files: &ModelFiles, device: &Device) -> Result
     Ok(args.dtype.map_or_else(|| load::own_format(files, device), WeightFormat::Tensors))
 }
 
-/// Describes how a quantised file's weights are handled, unless a type was requested.
+/// Describes how a quantized file's weights are handled, unless a type was requested.
 pub fn note(args: &Args, load: &ModelLoad) -> Option<String> {
     let types = load.files.quantized_types();
     if types.is_empty() || args.dtype.is_some() {

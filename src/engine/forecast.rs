@@ -62,7 +62,7 @@ pub fn words(model: &Transformer, sizes: RunSizes, machine: &Machine) -> String 
         .unwrap_or_else(|panic| format!("roofline not predicted: {}", describe_panic(&*panic)))
 }
 
-/// Returns true if the layer's matrix products use quantised weights.
+/// Returns true if the layer's matrix products use quantized weights.
 fn is_quantized(layer: &DecoderLayer) -> bool {
     let projection = match &layer.attention {
         SelfAttention::Grouped(attention) => &attention.o_proj,

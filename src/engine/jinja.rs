@@ -157,7 +157,7 @@ fn environment() -> Result<Environment<'static>, Error> {
     Ok(environment)
 }
 
-/// Returns a template with its tags [`rewritten`] and its line endings normalised as in Jinja2.
+/// Returns a template with its tags [`rewritten`] and its line endings normalized as in Jinja2.
 fn prepared(source: &str) -> String {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::with_capacity(source.len() * 2);

@@ -76,7 +76,7 @@ pub fn last_norm(files: &ModelFiles) -> anyhow::Result<Tensor> {
     })
 }
 
-/// Returns the default format of a model's matrices in memory: quantised if that is how they are
+/// Returns the default format of a model's matrices in memory: quantized if that is how they are
 /// stored, otherwise f32.
 pub fn own_format(files: &ModelFiles, device: &Device) -> WeightFormat {
     let can_stay = files.quantized_types().iter().any(|(_, can_stay)| *can_stay);
@@ -87,7 +87,7 @@ pub fn own_format(files: &ModelFiles, device: &Device) -> WeightFormat {
     }
 }
 
-/// Quantises weights with day 19's code as they are loaded. Rows are independent, so threads share
+/// Quantizes weights with day 19's code as they are loaded. Rows are independent, so threads share
 /// the work.
 pub fn quantized_format(kind: QuantType) -> WeightFormat {
     WeightFormat::Quantized(kind, |kind, matrix| {

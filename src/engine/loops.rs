@@ -45,7 +45,7 @@ pub struct LoopPlan {
     pub ops: SharedOps,
     /// Whether to draw from torch's random stream, which all rows of a batch share.
     pub torch: bool,
-    /// Behaviour when the context is full.
+    /// Behavior when the context is full.
     pub past_context: PastContext,
     /// Day 11's beam search parameters.
     pub beams: BeamParams,

@@ -78,7 +78,7 @@ pub struct Completion {
 
 impl Engine {
     /// Opens a model on the CPU: an embedded name, a folder, a GGUF file, a short name or
-    /// `owner/repo` on the Hugging Face hub. Weights are f32, but quantised files stay quantised if
+    /// `owner/repo` on the Hugging Face hub. Weights are f32, but quantized files stay quantized if
     /// there are kernels for them (Q8_0, Q4_0, Q4_1).
     ///
     /// # Errors

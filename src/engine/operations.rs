@@ -450,8 +450,8 @@ fn matmul(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     x.reshape(((), w.dim(1)?))?.matmul(&w.to_dtype(x.dtype())?.t()?)
 }
 
-/// Computes `x · wᵀ` for a quantised matrix with day 19's code: `(rows of x, out)`. On other
-/// devices, and for other activation types, the matrix is dequantised first.
+/// Computes `x · wᵀ` for a quantized matrix with day 19's code: `(rows of x, out)`. On other
+/// devices, and for other activation types, the matrix is dequantized first.
 fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
     if takes(x) {
         return day19::quantized_linear(&x.reshape(((), matrix.shape().1))?, matrix);
@@ -460,7 +460,7 @@ fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
     matmul(x, &widened)
 }
 
-/// Returns a quantised matrix in the kernels' layout, or None if it wasn't loaded in tiles.
+/// Returns a quantized matrix in the kernels' layout, or None if it wasn't loaded in tiles.
 fn tiles_of(matrix: &QuantizedMatrix) -> Option<TiledWeights<'_>> {
     let kind = match matrix.kind() {
         QuantType::Q8_0 => BlockType::Q8_0,

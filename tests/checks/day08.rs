@@ -319,7 +319,7 @@ pub fn top_p_counts_what_is_left(day: &Day) -> Outcome {
     logits[2..].fill(NEVER);
     let input = "top-p 0.6 of [.5, .3] and two that top-k has dropped";
     keeps(input, &logits, |l| (day.top_p)(l, 0.6), &[0])
-        .likely("the probabilities are those of the tokens that are left: renormalise")
+        .likely("the probabilities are those of the tokens that are left: renormalize")
 }
 
 pub fn top_p_equals_hf(day: &Day) -> Outcome {

@@ -76,7 +76,7 @@ fn names(all: &[Rc<dyn LogitsProcessor>]) -> Vec<String> {
 }
 
 /// Applies all penalties in `params` to the logits that follow `tokens`.
-fn penalised(
+fn penalized(
     day: &Day,
     params: &SamplingParams,
     tokens: &[u32],
@@ -350,7 +350,7 @@ pub fn nothing_is_implied(day: &Day) -> Outcome {
 pub fn the_scope_of_each(day: &Day) -> Outcome {
     // Prompt 0, 1; generated 2, 3, 2.
     let (tokens, logits) = ([0, 1, 2, 3, 2], [2.0, 2.0, 2.0, 2.0, 2.0]);
-    let on = |params: SamplingParams| move |l: &mut [f32]| penalised(day, &params, &tokens, 2, l);
+    let on = |params: SamplingParams| move |l: &mut [f32]| penalized(day, &params, &tokens, 2, l);
     let none = SamplingParams::default;
     let text = "prompt 0, 1, generated 2, 3, 2, logits [2, 2, 2, 2, 2]";
     let repetition = SamplingParams { repetition_penalty: 2.0, ..none() };
@@ -389,7 +389,7 @@ pub fn ngrams_of_the_prompt_count(day: &Day) -> Outcome {
     forbids(
         "prompt 1, 2, 3, generated 1, 4, 1, no repeated 2-gram",
         5,
-        |l| penalised(day, &params, &[1, 2, 3, 1, 4, 1], 3, l),
+        |l| penalized(day, &params, &[1, 2, 3, 1, 4, 1], 3, l),
         &[2, 4],
     )
 }
@@ -402,7 +402,7 @@ pub fn the_window_is_for_penalties(day: &Day) -> Outcome {
     becomes(
         &format!("repetition penalty 2: {text}"),
         &logits,
-        |l| penalised(day, &repetition, &tokens, 2, l),
+        |l| penalized(day, &repetition, &tokens, 2, l),
         &[2.0, 1.0, 1.0, 1.0, 2.0],
     )?;
     let both = SamplingParams {
@@ -414,7 +414,7 @@ pub fn the_window_is_for_penalties(day: &Day) -> Outcome {
     becomes(
         "presence penalty 1, frequency penalty 0.25: prompt 0, 1, generated 2, 3, 1, window 2",
         &logits,
-        |l| penalised(day, &both, &tokens, 2, l),
+        |l| penalized(day, &both, &tokens, 2, l),
         &[2.0, 0.75, 2.0, 0.75, 2.0],
     )?;
     // 1 2 occurs before the window, but a repeated n-gram counts no matter how far back it is.
@@ -423,7 +423,7 @@ pub fn the_window_is_for_penalties(day: &Day) -> Outcome {
     forbids(
         "prompt 0, generated 1, 2, 3, 1, 4, 1, window 4, no repeated 2-gram",
         5,
-        |l| penalised(day, &ngram, &[0, 1, 2, 3, 1, 4, 1], 1, l),
+        |l| penalized(day, &ngram, &[0, 1, 2, 3, 1, 4, 1], 1, l),
         &[2, 4],
     )
 }
@@ -438,7 +438,7 @@ pub fn repetition_comes_before_presence(day: &Day) -> Outcome {
     becomes(
         "repetition penalty 2, presence penalty 1: prompt 0, generated 1, logits [4, 4, 4]",
         &[4.0, 4.0, 4.0],
-        |l| penalised(day, &params, &[0, 1], 1, l),
+        |l| penalized(day, &params, &[0, 1], 1, l),
         &[2.0, 1.0, 4.0],
     )
 }
@@ -456,7 +456,7 @@ pub fn all_three_equal_vllm(day: &Day) -> Outcome {
         };
         for (row, (logits, ids, want)) in rows(&format!("vllm.{i}"))?.iter().enumerate() {
             let input = format!("{}, row {row} of the random logits", describe(&params));
-            let change = |l: &mut [f32]| penalised(day, &params, ids, prompt_len, l);
+            let change = |l: &mut [f32]| penalized(day, &params, ids, prompt_len, l);
             becomes(&input, logits, change, want)?;
         }
     }

@@ -1159,7 +1159,7 @@ pub fn what_has_evicted_is_only_extended(day: &Day) -> Outcome {
     )?;
     let refuse = |what: &str, then: &[u32], n| {
         refused(&format!("{input} {what}"), run(then, n).map(|_| ()), &[])
-            .likely("what was evicted cannot be computed again: its neighbours are gone")
+            .likely("what was evicted cannot be computed again: its neighbors are gone")
     };
     refuse("11 12 13 24", &[11, 12, 13, 24], 1)?;
     refuse("11 12 13", &[11, 12, 13], 1)?;

@@ -25,7 +25,7 @@ pub type Ending<'a> = &'a dyn Fn(&[u32]) -> Result<Option<FinishReason>>;
 #[derive(Clone, Copy)]
 pub struct Day {
     pub candidates: fn(&[Beam], &[Vec<f32>], usize) -> Vec<Candidate>,
-    pub length_normalised: fn(f32, usize, f64) -> f32,
+    pub length_normalized: fn(f32, usize, f64) -> f32,
     pub keep_best: fn(&mut Vec<Hypothesis>, Hypothesis, usize),
     pub can_improve: fn(f32, usize, usize, &[Hypothesis], &BeamParams) -> bool,
     pub split: fn(&[Beam], &[Candidate], usize, Ending) -> Result<Split>,
@@ -51,7 +51,7 @@ macro_rules! implementation {
                 let found = code::candidates(&beams, log_probs, keep);
                 found.iter().map(|c| (c.parent, c.token, c.score)).collect()
             },
-            length_normalised: code::length_normalised,
+            length_normalized: code::length_normalized,
             keep_best: code::keep_best,
             can_improve: code::can_improve,
             split: |beams, candidates, num_beams, ending| {
@@ -917,7 +917,7 @@ pub fn invalid_parameters_are_rejected(day: &Day) -> Outcome {
 
 // 11.6
 
-pub fn length_normalised_by_hand(day: &Day) -> Outcome {
+pub fn length_normalized_by_hand(day: &Day) -> Outcome {
     for (score, len, penalty, want) in [
         (-6.0, 3, 1.0, -2.0),
         (-6.0, 4, 2.0, -0.375),
@@ -926,8 +926,8 @@ pub fn length_normalised_by_hand(day: &Day) -> Outcome {
         (-6.0, 3, -1.0, -18.0),
         (-6.0, 1, 3.0, -6.0),
     ] {
-        let input = format!("length_normalised({score}, {len}, {penalty})");
-        near(&input, vec![(day.length_normalised)(score, len, penalty)], &[want], TOLERANCE)?;
+        let input = format!("length_normalized({score}, {len}, {penalty})");
+        near(&input, vec![(day.length_normalized)(score, len, penalty)], &[want], TOLERANCE)?;
     }
     Ok(())
 }
@@ -937,7 +937,7 @@ pub fn a_mean_over_the_generated_tokens(day: &Day) -> Outcome {
     greedy(day, "They all lived happily ever", 12, true)
 }
 
-pub fn early_stopped_and_normalised_equal_hf(day: &Day) -> Outcome {
+pub fn early_stopped_and_normalized_equal_hf(day: &Day) -> Outcome {
     equal_hf(day, cases("endings")?.into_iter().filter(|case| case.early_stopping == "true"))
 }
 

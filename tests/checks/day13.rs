@@ -485,7 +485,7 @@ fn recorder(seen: &Seen) -> Vec<Rc<dyn LogitsProcessor + '_>> {
     vec![named("recorder", process)]
 }
 
-/// Returns the normalised `p²`, which is the effect of doubling the logits.
+/// Returns the normalized `p²`, which is the effect of doubling the logits.
 fn squared(last: &[usize]) -> Vec<Vec<f32>> {
     let square = |p: &[f32; 4]| {
         let sum: f32 = p.iter().map(|p| p * p).sum();

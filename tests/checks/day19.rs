@@ -198,7 +198,7 @@ pub fn q8_0_of_zeros(day: &Day) -> Outcome {
     equal("32 zeros", got, &(0.0, vec![0; BLOCK]))
 }
 
-/// Returns the golden's rows: the numbers, and the bytes llama.cpp quantises them to.
+/// Returns the golden's rows: the numbers, and the bytes llama.cpp quantizes them to.
 fn llamacpp_blocks(kind: &str) -> Result<Vec<([f32; BLOCK], Vec<u8>)>> {
     let x = golden("day19", "x")?.to_vec2::<f32>()?;
     let bytes = golden("day19", kind)?.to_vec2::<u8>()?;
@@ -505,7 +505,7 @@ fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
         bytes.extend(f16::from_f32(random.float()).to_le_bytes());
     }
     while bytes.len() < len {
-        // No quantiser writes -128.
+        // No quantizer writes -128.
         let byte = random.below(256) as u8;
         bytes.push(if len == 34 && byte == 128 { 0 } else { byte });
     }
@@ -610,7 +610,7 @@ fn random_matrix(
     QuantizedMatrix::new(kind, out, inner, blocks)
 }
 
-/// Quantises a row to Q8_0 by the definition, and returns its numbers in f64, without any of the
+/// Quantizes a row to Q8_0 by the definition, and returns its numbers in f64, without any of the
 /// day's code.
 fn activations(x: &[f32]) -> Vec<f64> {
     let mut numbers = Vec::new();

@@ -222,7 +222,7 @@ fn what_would_be_ignored_is_refused() {
         (
             "llama",
             json!({"quantization_config": {"quant_method": "gptq"}}),
-            "the weights are quantised",
+            "the weights are quantized",
         ),
         ("mistral", json!({}), "model_type is \"mistral\""),
     ] {
@@ -230,7 +230,7 @@ fn what_would_be_ignored_is_refused() {
     }
 }
 
-/// Each of these asks for the behaviour we already have.
+/// Each of these asks for the behavior we already have.
 #[test]
 fn what_changes_nothing_is_accepted() {
     for (family, more) in [

@@ -280,7 +280,7 @@ fn a_list_finds_its_words_and_nothing_else() {
     assert!(!dfa.ends_in_match(walk(&dfa, b"aba")));
 }
 
-/// A long list compiles quickly, even in an unoptimised build.
+/// A long list compiles quickly, even in an unoptimized build.
 #[test]
 fn a_list_of_twenty_thousand_words_is_compiled() {
     let mut random = Random::new(45);

@@ -179,7 +179,7 @@ fn a_file_is_the_model_of_its_folder() {
 }
 
 #[test]
-fn quantised_numbers_are_widened_as_they_are_read() {
+fn quantized_numbers_are_widened_as_they_are_read() {
     // Q8_0: 32 numbers share an f16 scale, and each is an integer from -127 to 127 times that
     // scale.
     let (folder, parts) = (Folder::new("gguf-q8"), Parts::of("story-230k"));
@@ -208,7 +208,7 @@ fn quantised_numbers_are_widened_as_they_are_read() {
 }
 
 #[test]
-fn quantised_blocks_stay_as_they_are_in_the_file() {
+fn quantized_blocks_stay_as_they_are_in_the_file() {
     for model in ["story-230k", "story-gpt2-1m"] {
         for dtype in [GgmlDType::Q8_0, GgmlDType::Q4_0, GgmlDType::Q4_1] {
             let folder = Folder::new("gguf-stays");
@@ -654,7 +654,7 @@ fn every_end_that_llama_cpp_knows_ends_a_text() {
             assert_eq!(tokenizer.decode(&[1500]).unwrap(), "", "{name} isn't shown");
         }
     }
-    // The three keys, then ids outside the vocabulary. Id 0, <|endoftext|>, is recognised by its
+    // The three keys, then ids outside the vocabulary. Id 0, <|endoftext|>, is recognized by its
     // name without any key.
     let keys = [("eos_token_id", 5), ("eot_token_id", 6), ("eom_token_id", 7)];
     assert_eq!(ends(&[], &keys).0, [5, 6, 7, 0]);
@@ -771,7 +771,7 @@ fn a_tensor_without_a_use_is_refused() {
 }
 
 #[test]
-fn an_older_quantisation_is_refused() {
+fn an_older_quantization_is_refused() {
     let folder = Folder::new("gguf-version");
     let file = |dtype| {
         let version = Some(Value::U32(1));

@@ -167,7 +167,7 @@ fn a_shared_matrix_may_have_one_name_only() {
         // matrix.
         save(&folder, &all, &[("format", "pt"), (embeddings, "lm_head.weight")]);
         assert_eq!(logits(&folder.0), want, "with an alias");
-        // An alias is honoured under any name, even if the configuration doesn't tie the two.
+        // An alias is honored under any name, even if the configuration doesn't tie the two.
         all.remove("lm_head.weight").unwrap();
         all.insert("shared".into(), shared);
         let aliases = [(embeddings, "shared"), ("lm_head.weight", "shared")];

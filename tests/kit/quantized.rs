@@ -1,4 +1,4 @@
-//! Tests of quantised matrices: their bytes, tiles and errors, and a model that is quantised while
+//! Tests of quantized matrices: their bytes, tiles and errors, and a model that is quantized while
 //! it loads.
 
 use crate::{message, story};
@@ -78,7 +78,7 @@ fn what_cannot_be_a_matrix_is_refused() {
 }
 
 #[test]
-fn a_model_is_quantised_as_it_is_loaded() {
+fn a_model_is_quantized_as_it_is_loaded() {
     let load = |name: &str, kind| {
         load_transformer(&story(name), quantized_format(kind), &Device::Cpu, &plain()).unwrap()
     };
@@ -96,7 +96,7 @@ fn a_model_is_quantised_as_it_is_loaded() {
         &plain(),
     );
     let said = message(refused);
-    assert!(said.contains("cannot be quantised") && said.contains("multiple"), "{said}");
+    assert!(said.contains("cannot be quantized") && said.contains("multiple"), "{said}");
 }
 
 /// The kernels and day 19 multiply the same numbers if the activations are integers up to 127 in

@@ -123,7 +123,7 @@ fn of_every_decoder_that_treats_tokens_one_by_one() {
     }
 }
 
-/// The decoder is unknown, or decodes a token differently depending on its neighbours.
+/// The decoder is unknown, or decodes a token differently depending on its neighbors.
 #[test]
 fn that_are_not_known_refuse_rails() {
     let replace = |pattern: Value| json!({"type": "Replace", "pattern": pattern, "content": " "});

@@ -164,13 +164,13 @@ fn on_the_cpu_only_matrices_are_narrow() {
 }
 
 #[test]
-fn quantised_numbers_are_refused() {
-    let folder = Folder::new("quantised");
+fn quantized_numbers_are_refused() {
+    let folder = Folder::new("quantized");
     let codes = Tensor::from_vec(vec![1u8, 2, 3, 4], (2, 2), &CPU).unwrap();
     save(&folder, "model.safetensors", &[("a.matrix", &codes)]);
     let weights = candecode::formats::open_weights(&folder.0, DType::F32, &CPU).unwrap();
     let got = weights.matrix("a.matrix", 2, 2).map_err(Into::into);
-    refused(got, &["tensor a.matrix is stored as U8", "nothing quantised"]);
+    refused(got, &["tensor a.matrix is stored as U8", "nothing quantized"]);
 }
 
 #[test]

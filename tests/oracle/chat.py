@@ -35,7 +35,7 @@ HISTORIES = {
 
 
 def generate(oracle):
-    # AutoTokenizer would build Qwen2's own class from the vocabulary, which normalises; tokenizer.json does not.
+    # AutoTokenizer would build Qwen2's own class from the vocabulary, which normalizes; tokenizer.json does not.
     tokenizer = PreTrainedTokenizerFast.from_pretrained(common.MODELS / "story-3m")
     tokenizer.add_special_tokens({"bos_token": "<s>", "eos_token": "</s>", "additional_special_tokens": SPECIAL[2:]})
     tokenizer.add_tokens(ADDED)

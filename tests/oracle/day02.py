@@ -14,7 +14,7 @@ under the trees and behind the big rock. Then they heard a sound. The dog was in
 so happy. He hugged his dog and said thank you to Lily. They all played with the red ball until the sun went down.""".replace("\n", " ")
 
 
-def neighbours(q, k, cos, sin, **_):
+def neighbors(q, k, cos, sin, **_):
     """RoPE in the layout that these weights are not made for: numbers 2i and 2i + 1 turn together."""
     half = cos.shape[-1] // 2
     cos, sin = cos[:, None, :, :half], sin[:, None, :, :half]
@@ -39,7 +39,7 @@ def losses():
         found[name] = -logprobs.gather(1, ids[0, 1:, None]).mean().item()
 
     try:
-        for name, other in {"right": rope, "neighbours": neighbours, "none": lambda q, k, cos, sin, **_: (q, k),
+        for name, other in {"right": rope, "neighbors": neighbors, "none": lambda q, k, cos, sin, **_: (q, k),
                             "backwards": lambda q, k, cos, sin, **_: rope(q, k, cos, -sin),
                             "swapped": lambda q, k, cos, sin, **_: rope(q, k, sin, cos)}.items():
             modeling_qwen2.apply_rotary_pos_emb = other

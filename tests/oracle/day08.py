@@ -39,7 +39,7 @@ def cut_margin(name, value, before, after, q, winner, score):
         cut = ln.max() + math.log(value)
         gaps = torch.cat([(ln[winner] - cut).view(1), cut - ln[beats]])
         return gaps.min().item() / LEAST
-    # Top-k, and top-p where two neighbours in its order may change places: the largest dropped, the smallest kept.
+    # Top-k, and top-p where two neighbors in its order may change places: the largest dropped, the smallest kept.
     gaps = torch.cat([(before[winner] - dropped.max()).view(1), before[kept].min() - before[beats]])
     worst = gaps.min().item() / LEAST
     if name == "top_p":

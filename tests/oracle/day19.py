@@ -10,7 +10,7 @@ KINDS = {"q4_0": (2, 18), "q4_1": (3, 20), "q8_0": (8, 34)}
 
 
 def library():
-    """llama.cpp's own code: libggml-base, which quantises."""
+    """llama.cpp's own code: libggml-base, which quantizes."""
     package = pathlib.Path(importlib.util.find_spec("llama_cpp").origin).parent
     found = [path for path in sorted(package.glob("lib/*ggml-base*")) if path.suffix in (".so", ".dylib", ".dll")]
     ggml = ctypes.CDLL(str(found[0]))

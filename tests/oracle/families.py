@@ -95,7 +95,7 @@ def write_gguf(path, name, model, narrow=np.float16, more=lambda w: None):
 
 
 def interleaved(t, heads):
-    """llama.cpp's RoPE turns neighbours: the halves of each head are dealt out."""
+    """llama.cpp's RoPE turns neighbors: the halves of each head are dealt out."""
     return t.reshape(heads, 2, t.shape[0] // heads // 2, *t.shape[1:]).swapaxes(1, 2).reshape(t.shape)
 
 

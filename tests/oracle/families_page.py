@@ -98,12 +98,12 @@ def beside(program, golden, disk, path):
 def places(folder, d):
     """What is loaded: in words, the folder or file, and transformers' model of the numbers that are in it."""
     load = lambda path, dtype=torch.float32: AutoModelForCausalLM.from_pretrained(path, dtype=dtype).eval()
-    hf, quantised = load(folder), next(folder.glob("*.gguf"))
-    tokenizer = lambda w: tokenizer_of(quantised, w)
+    hf, quantized = load(folder), next(folder.glob("*.gguf"))
+    tokenizer = lambda w: tokenizer_of(quantized, w)
     yield "folder, f32", folder, hf
     write_gguf(d / "f32.gguf", REAL_NAME, hf, np.float32, tokenizer)
     yield "GGUF, F32", d / "f32.gguf", hf
-    yield "GGUF, Q4_1", quantised, hf
+    yield "GGUF, Q4_1", quantized, hf
     for short, dtype in [("bf16", torch.bfloat16), ("f16", torch.float16)]:
         load(folder, dtype).save_pretrained(d / short, max_shard_size="100MB")
         for file in ("tokenizer.json", "tokenizer_config.json"):
@@ -178,7 +178,7 @@ What does it tell you?
 - **Which type to choose.** bf16 keeps 8 bits of a number, and the range of f32. f16 keeps 11 and ends at 65504, so it rounds eight
   times finer as long as the numbers fit. Most weights are published in bf16, and for those `--dtype bf16` loses nothing.
 - **GGUF.** In an F16 file the matrices are f16, but norms and biases are f32. llama.cpp's converter makes them so, and so does our
-  script, with the same package. Quantised weights are converted to `--dtype` as they are read.
+  script, with the same package. Quantized weights are converted to `--dtype` as they are read.
 - **Medusa and draft trees** (day 24) work with every family here. A tree needs a mask and positions, and heads need the states after
   the last norm; all of these models have both. Heads belong to one model: story-3m has some, `models/train/medusa.py` trains them for
   another story model.

@@ -9,7 +9,7 @@ use crate::child::{self, End};
 use crate::commands::run_engine;
 use crate::host;
 use crate::repo::Repo;
-use crate::term::{paint, readable, Colour};
+use crate::term::{paint, readable, Color};
 use crate::{note, say};
 use anyhow::{bail, Context, Result};
 use serde_json::{json, Value};
@@ -109,8 +109,8 @@ fn print(score: &Value, before: Option<&Value>) {
         let cell = |score| format!("{:.decimals$}{unit}", number(score, field));
         line(title, [Some(cell(score)), before.map(cell)]);
     }
-    let colour = if score["different"] == 0 { Colour::Green } else { Colour::Red };
-    say!("  texts               {}\n", paint(colour, &equality(score)));
+    let color = if score["different"] == 0 { Color::Green } else { Color::Red };
+    say!("  texts               {}\n", paint(color, &equality(score)));
 }
 
 /// Says whether the texts are those of transformers.

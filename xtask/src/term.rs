@@ -1,4 +1,4 @@
-//! The runner's output. Colour appears only on a terminal, colours and symbols always come with a
+//! The runner's output. Color appears only on a terminal, colors and symbols always come with a
 //! word, and other programs' output can't send control sequences to the terminal.
 
 use anstream::{AutoStream, ColorChoice};
@@ -8,9 +8,9 @@ use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// A colour from the terminal's own palette, so that it suits both light and dark themes.
+/// A color from the terminal's own palette, so that it suits both light and dark themes.
 #[derive(Clone, Copy)]
-pub enum Colour {
+pub enum Color {
     /// Passed.
     Green,
     /// Failed.
@@ -23,20 +23,20 @@ pub enum Colour {
     Dim,
 }
 
-/// Colours `text`. [`line`] and [`note`] strip the colour where it isn't supported.
-pub fn paint(colour: Colour, text: &str) -> String {
-    let style = match colour {
-        Colour::Green => AnsiColor::Green.on_default(),
-        Colour::Red => AnsiColor::Red.on_default(),
-        Colour::Yellow => AnsiColor::Yellow.on_default(),
-        Colour::Bold => Style::new().bold(),
-        Colour::Dim => Style::new().dimmed(),
+/// Colors `text`. [`line`] and [`note`] strip the color where it isn't supported.
+pub fn paint(color: Color, text: &str) -> String {
+    let style = match color {
+        Color::Green => AnsiColor::Green.on_default(),
+        Color::Red => AnsiColor::Red.on_default(),
+        Color::Yellow => AnsiColor::Yellow.on_default(),
+        Color::Bold => Style::new().bold(),
+        Color::Dim => Style::new().dimmed(),
     };
     format!("{style}{text}{style:#}")
 }
 
-/// Returns whether to colour messages on standard error: not in a file, and not with `NO_COLOR`.
-pub fn stderr_colours() -> bool {
+/// Returns whether to color messages on standard error: not in a file, and not with `NO_COLOR`.
+pub fn stderr_colors() -> bool {
     AutoStream::choice(&std::io::stderr()) != ColorChoice::Never
 }
 

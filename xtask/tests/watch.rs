@@ -73,11 +73,11 @@ fn the_line_of_keys_fits_a_narrow_terminal() {
 }
 
 #[test]
-fn without_lines_saves_are_waited_for_and_no_colour_is_shown() {
+fn without_lines_saves_are_waited_for_and_no_color_is_shown() {
     let fake = Fake::new();
     let mut session = Session::shell(&fake, "exec $XTASK watch < /dev/null");
     let shown = session.sees("q quit, then Enter");
-    assert!(!shown.contains('\x1b'), "no colour: {shown}");
+    assert!(!shown.contains('\x1b'), "no color: {shown}");
     fake.solve("day00_one.rs", |source| source);
     session.sees("✓ day 0 is done");
     session.interrupt();

@@ -103,7 +103,7 @@ pub fn all(args: &Args, job: &Job) -> Result<Vec<Contender>> {
     Ok(all)
 }
 
-/// Returns the model's files quantised by llama.cpp itself, for both engines to load.
+/// Returns the model's files quantized by llama.cpp itself, for both engines to load.
 fn quantized_files(script: &[String], job: &Job) -> Vec<(&'static str, String)> {
     let mut files = vec![];
     for kind in ["q8_0", "q4_0"] {
@@ -115,7 +115,7 @@ fn quantized_files(script: &[String], job: &Job) -> Vec<(&'static str, String)> 
     files
 }
 
-/// Quantises a model with llama.cpp. Returns the path of the file.
+/// Quantizes a model with llama.cpp. Returns the path of the file.
 pub fn quantized_file(script: &[String], model: &Path, kind: &str) -> Result<String> {
     let mut command = Command::new(&script[0]);
     let out = command.args(&script[1..]).arg(model).arg(kind).output();

@@ -24,7 +24,7 @@ pub struct Row {
     same_tokens: bool,
 }
 
-/// Summarises the rounds. A round's bandwidth is the median of the probes before and after it.
+/// Summarizes the rounds. A round's bandwidth is the median of the probes before and after it.
 pub fn rows(
     contenders: &[Contender],
     rounds: &[Vec<Run>],

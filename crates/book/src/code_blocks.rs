@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_language_that_cannot_be_coloured_is_a_problem() {
+    fn a_language_that_cannot_be_colored_is_a_problem() {
         assert!(problems("```elisp\n```")[0].starts_with("a.md:1: a code block in elisp: say"));
         assert!(problems("```\n```")[0].starts_with("a.md:1: a code block in no language"));
     }

@@ -1,15 +1,15 @@
 //! Checks that every figure is an inline SVG that a screen reader can describe and every theme can
-//! colour.
+//! color.
 
 use crate::source::{Origin, Page, Problems};
 use roxmltree::{Document, Node};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Attributes that hold a colour.
-const COLOURS: [&str; 6] =
+/// Attributes that hold a color.
+const COLORS: [&str; 6] =
     ["fill", "stroke", "color", "stop-color", "flood-color", "lighting-color"];
-/// Elements that bring their own colours, files or scripts.
+/// Elements that bring their own colors, files or scripts.
 const REFUSED: [&str; 5] = ["style", "script", "image", "foreignObject", "animate"];
 
 /// Returns the class names defined in a style sheet.
@@ -82,8 +82,8 @@ fn check_figure(at: &Origin, text: &str, house: &BTreeSet<String>, problems: &mu
         }
         for attribute in node.attributes() {
             let (key, value) = (attribute.name(), attribute.value());
-            if COLOURS.contains(&key) && !follows_theme(value) {
-                let why = "is a fixed colour: use a class of figures.css";
+            if COLORS.contains(&key) && !follows_theme(value) {
+                let why = "is a fixed color: use a class of figures.css";
                 say(node, format!("{key}=\"{value}\" {why}"));
             } else if key == "style" {
                 let why = "a figure is styled by the classes of figures.css, not by style=\"…\"";
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn each_breach_has_its_line() {
         for (shape, want) in [
-            ("<rect fill=\"#fff\"/>", "fill=\"#fff\" is a fixed colour"),
+            ("<rect fill=\"#fff\"/>", "fill=\"#fff\" is a fixed color"),
             ("<rect style=\"fill: red\"/>", "a figure is styled by the classes"),
             ("<style>.x{}</style>", "a figure has no <style>"),
             ("<rect class=\"boks\"/>", "figures.css has no class `boks`"),

@@ -239,7 +239,7 @@ fn said(program: &str, args: &[&str]) -> Option<String> {
 fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> Result<Vec<u8>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Leave out the library that the tests use: building it too would rule out link-time
-    // optimisation.
+    // optimization.
     cargo.current_dir(root).args([
         "rustc",
         "--package",

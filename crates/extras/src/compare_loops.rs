@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use xtask::cargo::{self, Built};
 use xtask::repo::Repo;
-use xtask::term::{paint, wrap, Colour};
+use xtask::term::{paint, wrap, Color};
 use xtask::{host, note, say, usage};
 
 /// The flags of `compare`.
@@ -353,27 +353,25 @@ fn table(rows: &[Row], rounds: &[Vec<Vec<Text>>], prompts: &[String], args: &Com
     let (first, unit) = (&rounds[0][0], median(&rows[0], &rounds[0]));
     let mut all_equal = true;
     let head = format!("{:<26}{:>9}{:>11}{:>10}   text", "", "time", "tokens/s", "speed-up");
-    say!("{}", paint(Colour::Bold, &head));
+    say!("{}", paint(Color::Bold, &head));
     for (at, (row, rounds)) in rows.iter().zip(rounds).enumerate() {
         let (texts, seconds) = (&rounds[0], median(row, rounds));
         let is_server = matches!(row.source, Source::Server(_));
         let is_guarded = row.name.starts_with("guarded") && args.block.is_some();
-        let (colour, words) = match difference(first, texts, is_server) {
-            _ if at == 0 => (Colour::Dim, "the others are compared with this".to_string()),
-            _ if is_server && args.samples() => (Colour::Dim, "a server draws its own".to_string()),
-            None => (Colour::Green, "equal".to_string()),
-            Some(_) if row.own_draws => {
-                (Colour::Dim, "other draws of the same distribution".into())
-            }
-            Some(place) if is_guarded => (Colour::Dim, format!("{place}: the word is kept out")),
+        let (color, words) = match difference(first, texts, is_server) {
+            _ if at == 0 => (Color::Dim, "the others are compared with this".to_string()),
+            _ if is_server && args.samples() => (Color::Dim, "a server draws its own".to_string()),
+            None => (Color::Green, "equal".to_string()),
+            Some(_) if row.own_draws => (Color::Dim, "other draws of the same distribution".into()),
+            Some(place) if is_guarded => (Color::Dim, format!("{place}: the word is kept out")),
             Some(place) => {
                 all_equal = false;
-                (Colour::Red, format!("DIFFERS, {place}"))
+                (Color::Red, format!("DIFFERS, {place}"))
             }
         };
         let tokens: usize = texts.iter().map(|text| text.new_ids.len()).sum();
         let (rate, speed_up) = (tokens as f64 / seconds, unit / seconds);
-        let (words, drafts) = (paint(colour, &words), accepted(texts, tokens));
+        let (words, drafts) = (paint(color, &words), accepted(texts, tokens));
         say!("{:<26}{seconds:>7.2} s{rate:>11.0}{speed_up:>9.2}x   {words}{drafts}", row.name);
     }
     if let Some(temperature) = args.temperature.filter(|_| args.samples()) {

@@ -5,7 +5,7 @@ use crate::compare_loops::{indented, texts, Compare, Text};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use xtask::term::{paint, Colour};
+use xtask::term::{paint, Color};
 use xtask::{host, say};
 
 /// The default prompt.
@@ -52,7 +52,7 @@ pub fn run(program: &Path, args: &Compare) -> Result<ExitCode> {
     }
     for (name, flags, texts) in &written {
         let head = format!("{name:<20} {}", flags.join(" "));
-        say!("\n{}", paint(Colour::Bold, head.trim_end()));
+        say!("\n{}", paint(Color::Bold, head.trim_end()));
         for (prompt, text) in prompts.iter().zip(texts) {
             if prompts.len() > 1 {
                 say!("  {prompt}");
@@ -61,7 +61,7 @@ pub fn run(program: &Path, args: &Compare) -> Result<ExitCode> {
         }
         let seconds: f64 = texts.iter().map(Text::seconds).sum();
         let tokens: usize = texts.iter().map(|text| text.new_ids.len()).sum();
-        say!("  {}", paint(Colour::Dim, &format!("{seconds:.2} s for {tokens} tokens")));
+        say!("  {}", paint(Color::Dim, &format!("{seconds:.2} s for {tokens} tokens")));
     }
     Ok(ExitCode::SUCCESS)
 }

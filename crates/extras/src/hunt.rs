@@ -12,7 +12,7 @@ use xtask::child::{self, End};
 use xtask::commands::diff::changed_lines;
 use xtask::host;
 use xtask::repo::{Day, Repo};
-use xtask::term::{paint, readable, Colour};
+use xtask::term::{paint, readable, Color};
 use xtask::{note, say};
 
 /// The flags of `hunt`.
@@ -79,7 +79,7 @@ pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
     let first = pick(bank.len());
     bank.rotate_left(first);
     let hunted = Hunted::find(repo, args, feature, day, &bank)?;
-    say!("\n{}  (the same again: --seed {seed})\n{HELP}", paint(Colour::Bold, &day.title()));
+    say!("\n{}  (the same again: --seed {seed})\n{HELP}", paint(Color::Bold, &day.title()));
     let mut choices: Vec<&str> = bank.iter().map(|other| other.diagnosis.as_str()).collect();
     choices.retain(|other| *other != hunted.mistake.diagnosis);
     choices.truncate(CHOICES - 1);
@@ -87,7 +87,7 @@ pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
     choices.sort_unstable(); // alphabetical, so the order reveals nothing
     let (probes, named) = hunted.play(&choices)?;
     let verdict = if named { "Right" } else { "Not found" };
-    say!("\n{}", paint(Colour::Bold, &format!("{verdict}, after {probes} probes.")));
+    say!("\n{}", paint(Color::Bold, &format!("{verdict}, after {probes} probes.")));
     let Mistake { name, diagnosis, .. } = hunted.mistake;
     say!("It was {name}: {diagnosis}\n{}:", day.solution());
     let source = repo.read(&day.solution())?;

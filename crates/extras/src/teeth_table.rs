@@ -13,7 +13,7 @@ use xtask::checking::table::{self, Sum};
 use xtask::note;
 use xtask::repo::{Day, Repo};
 use xtask::say;
-use xtask::term::{paint, Colour};
+use xtask::term::{paint, Color};
 
 /// The flags of `teeth`.
 #[derive(Args)]
@@ -51,7 +51,7 @@ pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
 /// Prints the table of a day, and any problems with its checkers. Returns the totals, in which each
 /// row and each problem counts.
 fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
-    say!("{}", paint(Colour::Bold, &run.day.title()));
+    say!("{}", paint(Color::Bold, &run.day.title()));
     let rows = outcome::teeth_rows(&run.report);
     let mut rows: Vec<(&TeethRow, bool, &str)> = rows.iter().map(judge).collect();
     // Tests report in the order they finish.
@@ -60,17 +60,17 @@ fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
     });
     let width = rows.iter().map(|(row, _, _)| row.name.len()).max().unwrap_or(0);
     for (row, good, word) in &rows {
-        let (colour, symbol) = if *good { (Colour::Green, "✓") } else { (Colour::Red, "✗") };
+        let (color, symbol) = if *good { (Color::Green, "✓") } else { (Color::Red, "✗") };
         let by = match row.kind.as_str() {
             "variant" => "another right way".to_string(),
             "stub" => format!("by {} of {}", row.caught.len(), row.words),
             _ => format!("by {}", tasks(&row.caught)),
         };
-        let mark = paint(colour, &format!("{symbol} {word:<11}"));
+        let mark = paint(color, &format!("{symbol} {word:<11}"));
         say!("  {mark} {:<width$}  {by}", row.name);
         if row.kind == "mistake" {
             let words = format!("{:>16}named in {}: {}", "", tasks(&row.alone), row.words);
-            say!("{}", paint(Colour::Dim, &words));
+            say!("{}", paint(Color::Dim, &words));
         }
     }
     let mut failed = run.units.iter().filter(|unit| unit.status != Status::Passed).count();

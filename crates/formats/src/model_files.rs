@@ -157,8 +157,8 @@ impl ModelFiles {
         Ok(Weights::new(self.format.source(&self.path)?, format, device))
     }
 
-    /// Returns the distinct types of the stored quantised tensors, each with true if tensors of
-    /// that type can stay quantised in memory. Empty except for GGUF files.
+    /// Returns the distinct types of the stored quantized tensors, each with true if tensors of
+    /// that type can stay quantized in memory. Empty except for GGUF files.
     pub fn quantized_types(&self) -> Vec<(String, bool)> {
         match &self.format {
             Format::Gguf(gguf) => gguf.quantized_types(),

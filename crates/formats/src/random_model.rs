@@ -1,5 +1,5 @@
 //! A model with random weights, generated in memory. Its text is noise, but its cost is real, so
-//! batches, kernels and quantised weights can be measured on any machine, at any size, without a
+//! batches, kernels and quantized weights can be measured on any machine, at any size, without a
 //! download.
 
 use anyhow::{bail, Result};

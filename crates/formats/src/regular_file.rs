@@ -39,7 +39,7 @@ pub fn open(path: &Path) -> Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Recognises, by its first bytes, something that a download saved instead of the file.
+/// Recognizes, by its first bytes, something that a download saved instead of the file.
 fn something_else(start: &[u8]) -> Option<&'static str> {
     let text = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start).trim_ascii_start();
     let begins = |with: &str| {

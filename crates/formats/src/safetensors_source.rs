@@ -83,12 +83,12 @@ impl TensorSource for SafetensorsSource {
         let file = self.places.get(stored).and_then(|at| self.files.get(*at));
         let found = file.and_then(|file| Some((file, file.header.info(stored)?)));
         let Some((file, info)) = found else { bail!("there is no tensor {}", shown(stored)) };
-        // Quantised values mean nothing without their scales, which are separate tensors.
+        // Quantized values mean nothing without their scales, which are separate tensors.
         let dtype = DType::try_from(info.dtype);
         if !matches!(dtype, Ok(DType::F32 | DType::BF16 | DType::F16 | DType::F64)) {
             bail!(
                 "tensor {} is stored as {:?}; candecode reads f64, f32, bf16 and f16, nothing \
-                    quantised",
+                    quantized",
                 shown(stored),
                 info.dtype
             )

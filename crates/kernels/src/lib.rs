@@ -2,7 +2,7 @@
 //! a KV cache ([`attention`], [`paged_attention`]), the steps between a layer's products
 //! ([`rms_norm`], [`silu_and_mul`], [`rotate`]), and operations over the vocabulary
 //! ([`log_softmax`], [`argmax`]). They take slices and return vectors. Nothing here depends on
-//! candle's tensors, so this crate compiles in parallel with candle, and can be fully optimised
+//! candle's tensors, so this crate compiles in parallel with candle, and can be fully optimized
 //! even when the rest of the course isn't.
 //!
 //! Vectors come from pulp: one source for AVX2, AVX-512 and NEON, selected at run time. Threads
@@ -13,7 +13,7 @@
 //! bit the result it gets on its own. Many rows, as in a prompt, go through the caches in blocks:
 //! see `blocked_products.rs`.
 //!
-//! Products with quantised weights are integer products, which pulp doesn't have. They are written
+//! Products with quantized weights are integer products, which pulp doesn't have. They are written
 //! with `std::arch` for AVX2, AVX-512 VNNI and NEON, and in plain code that each of those matches
 //! bit for bit. See `quantized_kernel.rs`.
 //!

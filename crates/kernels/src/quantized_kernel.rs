@@ -1,4 +1,4 @@
-//! Products with quantised weights: activations are quantised to small integers too, and integers
+//! Products with quantized weights: activations are quantized to small integers too, and integers
 //! are multiplied with integers. (`quantized_rows.rs` explains the bit widths.)
 //!
 //! Sixteen rows of weights are interleaved in a *tile*, so that a vector holds some bytes of each
@@ -108,7 +108,7 @@ pub fn quantized_linear_by(
 /// Returns the integer operations per second that all threads do together, the best of `tries`:
 /// products of Q4_0, the fastest format, with a tile and rows that stay in the L1 cache. A product
 /// and the addition of its result count as two operations, as in
-/// [`peak_operations`](crate::peak_operations). It is the limit on prefill with quantised weights.
+/// [`peak_operations`](crate::peak_operations). It is the limit on prefill with quantized weights.
 pub fn peak_integer_operations(tries: usize) -> f64 {
     let (set, kind) = (instruction_set(), BlockType::Q4_0);
     let (blocks, rows) = (16, max_rows(set, kind));

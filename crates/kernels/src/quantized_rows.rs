@@ -9,7 +9,7 @@ use crate::unrolled::unrolled;
 use half::f16;
 use rayon::prelude::*;
 
-/// Number of values from which several threads share the quantising.
+/// Number of values from which several threads share the quantizing.
 const SERIAL: usize = 1 << 16;
 
 /// A block of 32 numbers in a row: `scale * q`.
@@ -91,7 +91,7 @@ impl Quantized for WideXBlock {
     }
 }
 
-/// A block of 32 quantised numbers.
+/// A block of 32 quantized numbers.
 trait Quantized: Copy + Send {
     const ZERO: Self;
     fn set(&mut self, x: &[f32; BLOCK]);
@@ -135,7 +135,7 @@ pub struct QuantizedRows {
 }
 
 impl QuantizedRows {
-    /// Quantises the rows for weights of these types.
+    /// Quantizes the rows for weights of these types.
     pub fn new(set: InstructionSet, x: &[f32], inner: usize, kinds: &[BlockType]) -> Self {
         let mut rows = Self::default();
         if kinds.iter().any(|kind| *kind != BlockType::Q8_0) {

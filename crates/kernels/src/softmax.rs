@@ -61,7 +61,7 @@ fn finite_maximum<S: Simd>(simd: S, numbers: &[f32]) -> Option<f32> {
 /// on the CPU. None if a logit is NaN or +inf, or none is finite.
 pub fn argmax(logits: &[f32]) -> Option<usize> {
     let max = arch().dispatch(FiniteMaximum(logits))?;
-    // Compare whole parts: a loop that can exit at every number isn't vectorised.
+    // Compare whole parts: a loop that can exit at every number isn't vectorized.
     let has_max = |part: &[f32]| part.iter().fold(false, |has, logit| has | (*logit == max));
     let part = logits.chunks(PART).position(has_max)?;
     let within = logits[part * PART..].iter().position(|logit| *logit == max)?;

@@ -1,4 +1,4 @@
-//! Products with quantised weights: by hand, and every instruction set that this machine has beside
+//! Products with quantized weights: by hand, and every instruction set that this machine has beside
 //! plain code, bit for bit.
 
 use candecode_kernels::{

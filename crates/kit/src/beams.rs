@@ -24,7 +24,7 @@ pub struct BeamParams {
     /// Sequences to return.
     pub num_return_sequences: usize,
     /// Exponent of the length in a finished sequence's score, which is its log-probability over
-    /// `length ^ length_penalty`. Values above 0 favour long sequences.
+    /// `length ^ length_penalty`. Values above 0 favor long sequences.
     pub length_penalty: f64,
     /// When to stop.
     pub early_stopping: EarlyStopping,

@@ -291,7 +291,7 @@ impl Keys<'_> {
         );
         ensure!(
             !self.has("quantization_config"),
-            "quantization_config: the weights are quantised; candecode reads f32, bf16 and f16, \
+            "quantization_config: the weights are quantized; candecode reads f32, bf16 and f16, \
                 take the model they were made from"
         );
         let layers = self.0.get("per_layer_config").filter(|layers| !is_empty(layers));

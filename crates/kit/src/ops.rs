@@ -31,7 +31,7 @@ pub trait Ops: Debug + Send + Sync {
 
     /// Looks up the rows of a table by id (torch `embedding`): `ids` is `(B, T)`, `table` is `(V,
     /// C)`, and the result is `(B, T, C)`, in the table's in-memory type, or f32 if the table is
-    /// quantised.
+    /// quantized.
     ///
     /// # Errors
     /// If an id is `V` or higher.
@@ -86,7 +86,7 @@ pub trait Ops: Debug + Send + Sync {
         self.rest().silu_and_mul(gate, up)
     }
 
-    /// Returns true if quantised matrices should be loaded in tiles, the layout that the kernels
+    /// Returns true if quantized matrices should be loaded in tiles, the layout that the kernels
     /// read.
     fn reads_tiles(&self) -> bool {
         false

@@ -1,4 +1,4 @@
-//! Reporting panics in a day's code, and recognising a task that isn't written yet.
+//! Reporting panics in a day's code, and recognizing a task that isn't written yet.
 
 /// Returns the message of a `todo!`, if that caused the panic: "day 6, task 1: keep the last
 /// position of every row".

@@ -1,4 +1,4 @@
-//! Quantised weight matrices in GGUF's block formats: 32 consecutive values of a row become small
+//! Quantized weight matrices in GGUF's block formats: 32 consecutive values of a row become small
 //! integers with a shared scale (ggml's `block_q8_0`, `block_q4_0` and `block_q4_1`).
 
 use crate::ModelConfig;
@@ -100,7 +100,7 @@ impl std::fmt::Display for QuantType {
     }
 }
 
-/// A quantised weight matrix `(out, in)`.
+/// A quantized weight matrix `(out, in)`.
 #[derive(Clone)]
 pub struct QuantizedMatrix {
     kind: QuantType,
@@ -235,7 +235,7 @@ impl QuantizedMatrix {
         }
     }
 
-    /// Returns the dequantised values: f32, `(out, in)`, on the CPU.
+    /// Returns the dequantized values: f32, `(out, in)`, on the CPU.
     ///
     /// # Errors
     /// If memory runs out.

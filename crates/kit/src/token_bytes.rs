@@ -31,7 +31,7 @@ impl TokenBytes {
     /// Parses the decoder from a `tokenizer.json`. None means that the tokenizer has no decoder.
     ///
     /// # Errors
-    /// Returns a description if a token's text depends on its neighbours, or if the decoder is of
+    /// Returns a description if a token's text depends on its neighbors, or if the decoder is of
     /// an unknown kind.
     pub fn of(decoder: Option<&Value>) -> Result<Self, String> {
         let Some(decoder) = decoder else {

@@ -196,7 +196,7 @@ impl Tokenizer {
     ///
     /// They are derived from the decoder: byte-level BPE writes each byte as one printable
     /// character; SentencePiece writes a space as `▁` and a lone byte as `<0x0A>`. If a token's
-    /// text depends on its neighbours ([`Tokenizer::check_token_bytes`]), this returns the bytes of
+    /// text depends on its neighbors ([`Tokenizer::check_token_bytes`]), this returns the bytes of
     /// the token decoded alone.
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {
         if self.added.get(&id).is_some_and(|added| added.special) {
@@ -209,7 +209,7 @@ impl Tokenizer {
         }
     }
 
-    /// Checks that each token's bytes are independent of its neighbours. Otherwise a guard rail
+    /// Checks that each token's bytes are independent of its neighbors. Otherwise a guard rail
     /// would read different text from what is printed.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 /// A weight matrix `(out, in)` in the form that [`Ops::linear`](crate::Ops::linear) takes: a
-/// tensor, or quantised.
+/// tensor, or quantized.
 #[derive(Debug, Clone)]
 pub struct Weight(Matrix);
 
@@ -42,7 +42,7 @@ impl Weight {
     }
 
     /// Returns the matrix as a tensor. A plain matrix is returned as it is, without a copy; a
-    /// quantised one is widened to f32 on every call.
+    /// quantized one is widened to f32 on every call.
     ///
     /// # Errors
     /// If memory runs out.
@@ -61,7 +61,7 @@ impl Weight {
         }
     }
 
-    /// Returns the quantised blocks, or None for a plain tensor.
+    /// Returns the quantized blocks, or None for a plain tensor.
     pub fn quantized(&self) -> Option<&QuantizedMatrix> {
         match &self.0 {
             Matrix::Tensor(_) => None,
@@ -88,11 +88,11 @@ pub trait TensorSource: Send + Sync {
     /// Returns the tensor stored under a name, in its stored type.
     ///
     /// # Errors
-    /// If the tensor can't be read, or its quantisation is one that the source can't widen.
+    /// If the tensor can't be read, or its quantization is one that the source can't widen.
     fn load(&self, stored: &str, device: &Device) -> Result<Tensor>;
 
     /// Returns the blocks of the matrix `(out, in)` stored under a name. None if it is not
-    /// quantised, or is in a block format that no kernel reads.
+    /// quantized, or is in a block format that no kernel reads.
     ///
     /// # Errors
     /// If the matrix can't be read.
@@ -145,22 +145,22 @@ impl TensorSource for HashMap<String, Tensor> {
     }
 }
 
-/// Quantises an f32 matrix: day 19's `quantize_matrix`.
+/// Quantizes an f32 matrix: day 19's `quantize_matrix`.
 pub type Quantizer = fn(QuantType, &Tensor) -> Result<QuantizedMatrix>;
 
 /// The in-memory format of a model's matrices. All other tensors have the activation type.
 #[derive(Debug, Clone, Copy)]
 pub enum WeightFormat {
-    /// Tensors of one type. Matrices that are quantised in the file are widened.
+    /// Tensors of one type. Matrices that are quantized in the file are widened.
     Tensors(DType),
-    /// Quantised wherever the source is (Q8_0, Q4_0, Q4_1), f32 tensors otherwise. CPU only.
+    /// Quantized wherever the source is (Q8_0, Q4_0, Q4_1), f32 tensors otherwise. CPU only.
     AsStored,
-    /// Quantised while loading. CPU only.
+    /// Quantized while loading. CPU only.
     Quantized(QuantType, Quantizer),
 }
 
 impl WeightFormat {
-    /// Returns the type of the tensors that are not quantised.
+    /// Returns the type of the tensors that are not quantized.
     pub fn dtype(self) -> DType {
         match self {
             Self::Tensors(dtype) => dtype,
@@ -179,7 +179,7 @@ impl From<DType> for WeightFormat {
 pub struct Weights {
     source: Arc<dyn TensorSource>,
     format: WeightFormat,
-    /// True to store quantised matrices in tiles, for the kernels.
+    /// True to store quantized matrices in tiles, for the kernels.
     tiles: bool,
     device: Device,
     /// Stored names of the tensors loaded so far.
@@ -197,7 +197,7 @@ impl Weights {
         Self { source, format, tiles: false, device, loaded: Mutex::default() }
     }
 
-    /// Sets whether quantised matrices are [tiled](QuantizedMatrix::tiled) for the kernels.
+    /// Sets whether quantized matrices are [tiled](QuantizedMatrix::tiled) for the kernels.
     pub fn in_tiles(self, tiles: bool) -> Self {
         Self { tiles, ..self }
     }
@@ -224,7 +224,7 @@ impl Weights {
     /// Loads a matrix `(out, in)` in the weight format.
     ///
     /// # Errors
-    /// As [`Weights::tensor`]. When quantising, also if the row length is not a multiple of the
+    /// As [`Weights::tensor`]. When quantizing, also if the row length is not a multiple of the
     /// block size, or a value is infinite or NaN.
     pub fn matrix(&self, name: &str, out: usize, inner: usize) -> Result<Weight> {
         match self.load_quantized(name, out, inner)? {
@@ -282,7 +282,7 @@ impl Weights {
         };
         match quantizer(kind, &matrix.to_dtype(DType::F32)?) {
             Ok(matrix) => Ok(self.arranged(matrix)),
-            Err(error) => bail!("tensor {name} cannot be quantised: {}", plain(&error)),
+            Err(error) => bail!("tensor {name} cannot be quantized: {}", plain(&error)),
         }
     }
 

@@ -24,7 +24,7 @@ pre{margin:0;padding:20px 24px;font:15px/1.45 "DejaVu Sans Mono",monospace;white
 
 
 def as_html(text):
-    """Text with the colours of a terminal, as HTML."""
+    """Text with the colors of a terminal, as HTML."""
     parts, opened = [], 0
     for part in re.split(r"(\x1b\[[0-9;]*[A-Za-z])", text):
         if not part.startswith("\x1b"):

@@ -41,7 +41,7 @@ const SHORT_BODY: usize = 64 << 10;
 /// Maximum number of longer bodies in memory at once, while they are read and parsed.
 pub const LONG_BODIES: usize = 32;
 /// Maximum number of logprobs in one answer, alternatives included. Each takes up to a kilobyte
-/// while the answer is serialised.
+/// while the answer is serialized.
 const MOST_LOGPROBS: usize = 1 << 18;
 /// Maximum number of unknown field names to log. A client that keeps inventing names is ignored
 /// beyond that.
@@ -329,7 +329,7 @@ async fn answer(
     }
     reply = answer::gathered(inbox, reply, &engine).await?;
     let whole = match reply.logprobs {
-        // Serialising many logprobs would block the HTTP thread for other clients.
+        // Serializing many logprobs would block the HTTP thread for other clients.
         true => front.helpers.answers.run(move || Ok(reply.whole())).await?,
         false => reply.whole(),
     };

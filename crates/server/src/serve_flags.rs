@@ -84,7 +84,7 @@ pub struct ServeFlags {
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: String,
     /// The type of the weights in memory: f32, bf16 or f16; without it f32, or on a CPU, of a
-    /// quantised GGUF file, as they are stored
+    /// quantized GGUF file, as they are stored
     #[arg(long, value_name = "DTYPE")]
     pub dtype: Option<String>,
     /// As in `cargo xtask run`

@@ -130,7 +130,7 @@ fn attempt(
         );
     }
     let terminal = std::io::stderr().is_terminal();
-    let format = if term::stderr_colours() { "json-diagnostic-rendered-ansi" } else { "json" };
+    let format = if term::stderr_colors() { "json-diagnostic-rendered-ansi" } else { "json" };
     let mut command = cargo::command(repo);
     command.arg(subcommand).arg(format!("--message-format={format}")).args(args);
     if terminal || cold {
@@ -186,7 +186,7 @@ impl Messages {
             }
         }
         // On a terminal, cargo may have drawn a progress bar on this line
-        let clear = if term::stderr_colours() { "\r\x1b[K" } else { "" };
+        let clear = if term::stderr_colors() { "\r\x1b[K" } else { "" };
         let _ = write!(std::io::stderr(), "{clear}{rendered}");
         let level = message["level"].as_str().unwrap_or_default();
         self.programs.warnings += usize::from(level == "warning");

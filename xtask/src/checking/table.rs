@@ -6,7 +6,7 @@ use crate::checking::runner::DayRun;
 use crate::repo::{Day, Repo};
 use crate::say;
 use crate::stubs::Task;
-use crate::term::{paint, readable, Colour};
+use crate::term::{paint, readable, Color};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,13 +71,13 @@ pub fn messages(run: &DayRun, show_output: bool, tasks: &[String]) {
         match printed {
             Some(text) if show_output => {
                 let words = format!("{} printed:", unit.test);
-                say!("{}\n{}", paint(Colour::Dim, &words), readable(text));
+                say!("{}\n{}", paint(Color::Dim, &words), readable(text));
             }
             Some(text) if wrong => {
                 let lines = text.lines().count();
                 let plural = if lines == 1 { "" } else { "s" };
                 let words = format!("  your code printed {lines} line{plural}: --show-output");
-                say!("{}", paint(Colour::Dim, &words));
+                say!("{}", paint(Color::Dim, &words));
             }
             _ => {}
         }
@@ -129,7 +129,7 @@ pub fn message(unit: &Unit) {
 fn show_message(unit: &Unit, with_guess: bool) {
     let (symbol, word) = unit.status.words();
     let (head, body) = parts(unit);
-    say!("{}", paint(Colour::Red, &format!("{symbol} {word}: {head}")));
+    say!("{}", paint(Color::Red, &format!("{symbol} {word}: {head}")));
     let shown = body.iter().filter(|line| with_guess || !line.starts_with(GUESS));
     shown.for_each(|line| say!("{line}"));
 }
@@ -146,7 +146,7 @@ pub fn diagnoses(units: &[Unit]) {
         let (alike, others) = rest.into_iter().partition(|unit| cause(unit) == cause(first));
         let heads: Vec<&str> =
             Vec::from_iter(alike).into_iter().map(|unit| parts(unit).0).collect();
-        say!("\n{}", paint(Colour::Red, &format!("✗ {}", heads[0])));
+        say!("\n{}", paint(Color::Red, &format!("✗ {}", heads[0])));
         cause(first).iter().for_each(|line| say!("{line}"));
         also(&heads[1..]);
         rest = others;
@@ -212,16 +212,12 @@ pub fn broken(run: &DayRun, words: &str, places: &BTreeSet<Place>) {
         true => String::new(),
         false => format!(": {}", cargo::places(places)),
     };
-    say!("  {}{at}", paint(Colour::Red, &format!("{symbol} {word}")));
+    say!("  {}{at}", paint(Color::Red, &format!("{symbol} {word}")));
 }
 
 /// Prints the line above a day's table.
 fn title_line(run: &DayRun, words: &str) {
-    say!(
-        "{}  {}",
-        paint(Colour::Bold, &run.day.title()),
-        paint(Colour::Dim, &format!("({words})"))
-    );
+    say!("{}  {}", paint(Color::Bold, &run.day.title()), paint(Color::Dim, &format!("({words})")));
 }
 
 /// Describes a check that belongs to no task.
@@ -253,16 +249,16 @@ fn row(id: &str, title: &str, units: &[&Unit]) {
         n => format!("  [{n} of {} checks passed]", units.len()),
     };
     let (symbol, word) = worst.map_or(("–", "no check"), Status::words);
-    coloured_row(worst, symbol, word, id, title, &some);
+    colored_row(worst, symbol, word, id, title, &some);
 }
 
 /// Prints a row of a table of tasks. No status means the task hasn't been checked since a change.
 pub fn print_row(status: Option<Status>, id: &str, title: &str, rest: &str) {
     let (symbol, word) = status.map_or(("?", "not checked"), Status::words);
-    coloured_row(status, symbol, word, id, title, rest);
+    colored_row(status, symbol, word, id, title, rest);
 }
 
-fn coloured_row(
+fn colored_row(
     status: Option<Status>,
     symbol: &str,
     word: &str,
@@ -270,13 +266,13 @@ fn coloured_row(
     title: &str,
     rest: &str,
 ) {
-    let colour = match status {
-        Some(Status::Passed) => Colour::Green,
-        Some(Status::Unwritten) | None => Colour::Yellow,
-        Some(_) => Colour::Red,
+    let color = match status {
+        Some(Status::Passed) => Color::Green,
+        Some(Status::Unwritten) | None => Color::Yellow,
+        Some(_) => Color::Red,
     };
-    let mark = paint(colour, &format!("{symbol} {word:<16}"));
-    say!("  {mark}  {id:<5} {title}{}", paint(Colour::Dim, rest));
+    let mark = paint(color, &format!("{symbol} {word:<16}"));
+    say!("  {mark}  {id:<5} {title}{}", paint(Color::Dim, rest));
 }
 
 /// Returns a day that wasn't run: all checks in one status, counted from the checkers' source.

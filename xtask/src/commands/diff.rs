@@ -4,7 +4,7 @@ use crate::progress;
 use crate::repo::{Day, Repo};
 use crate::say;
 use crate::stubs::{self, is_task_line};
-use crate::term::{paint, Colour};
+use crate::term::{paint, Color};
 use anyhow::Result;
 use clap::Args;
 use similar::{Change, ChangeTag, TextDiff};
@@ -41,9 +41,9 @@ pub fn show_day(repo: &Repo, day: &Day, only: Option<&str>) -> Result<()> {
     let text = |path: String| repo.read(&path).map(|source| stubs::unmarked(&source));
     let (mine, reference) = (text(day.src())?, text(day.solution())?);
     let unwritten = progress::unwritten(&mine, day.number);
-    say!("{}   - yours   + the reference", paint(Colour::Bold, &day.title()));
+    say!("{}   - yours   + the reference", paint(Color::Bold, &day.title()));
     for task in repo.tasks(day)?.iter().filter(|task| only.is_none_or(|id| id == task.id)) {
-        say!("\n{}", paint(Colour::Bold, &format!("task {}: {}", task.id, task.title)));
+        say!("\n{}", paint(Color::Bold, &format!("task {}: {}", task.id, task.title)));
         let function = function_of(&reference, &task.id);
         let body_in = |text| function.and_then(|(name, nth)| body(text, name, nth));
         match (body_in(&mine), body_in(&reference)) {
@@ -53,7 +53,7 @@ pub fn show_day(repo: &Repo, day: &Day, only: Option<&str>) -> Result<()> {
             }
             (Some(yours), Some(theirs)) => {
                 let diff = TextDiff::from_lines(&yours, &theirs);
-                diff.iter_all_changes().for_each(|line| say!("{}", coloured(line)));
+                diff.iter_all_changes().for_each(|line| say!("{}", colored(line)));
             }
             _ => say!("  your file has no such function: see {} and {}", day.src(), day.solution()),
         }
@@ -66,15 +66,15 @@ pub fn changed_lines(old: &str, new: &str, counts: impl Fn(&str) -> bool) -> Vec
     let diff = TextDiff::from_lines(old, new);
     let changes = diff.iter_all_changes();
     let changed = changes.filter(|line| line.tag() != ChangeTag::Equal && counts(line.value()));
-    changed.map(coloured).collect()
+    changed.map(colored).collect()
 }
 
 /// Formats a line with its sign. Removed lines are red, added lines green.
-fn coloured(line: Change<&str>) -> String {
+fn colored(line: Change<&str>) -> String {
     let text = format!("{} {}", line.tag(), line.value().trim_end());
     match line.tag() {
-        ChangeTag::Delete => paint(Colour::Red, &text),
-        ChangeTag::Insert => paint(Colour::Green, &text),
+        ChangeTag::Delete => paint(Color::Red, &text),
+        ChangeTag::Insert => paint(Color::Green, &text),
         ChangeTag::Equal => text,
     }
 }

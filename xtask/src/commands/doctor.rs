@@ -5,7 +5,7 @@ use crate::git::git;
 use crate::host::{self, output};
 use crate::repo::Repo;
 use crate::say;
-use crate::term::{paint, Colour};
+use crate::term::{paint, Color};
 use std::process::ExitCode;
 
 const GIB: u64 = 1 << 30;
@@ -27,9 +27,9 @@ pub fn run(repo: &Repo) -> ExitCode {
     let findings: Vec<Finding> = [space(repo), clone(repo)].into_iter().flatten().collect();
     for (text, mend) in &findings {
         match mend {
-            None => say!("{} {text}", paint(Colour::Green, "✓ good:")),
+            None => say!("{} {text}", paint(Color::Green, "✓ good:")),
             Some(mend) => {
-                say!("{} {text}\n         to mend: {mend}", paint(Colour::Red, "✗ bad: "));
+                say!("{} {text}\n         to mend: {mend}", paint(Color::Red, "✗ bad: "));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `cargo xtask explain`: looks up a message's meaning and fix in the book's page of messages.
 
 use crate::repo::Repo;
-use crate::term::{paint, wrap, Colour};
+use crate::term::{paint, wrap, Color};
 use crate::{note, say};
 use anyhow::Result;
 use clap::Args;
@@ -41,7 +41,7 @@ pub fn run(repo: &Repo, args: &Explain) -> Result<ExitCode> {
         found = find(&sections, query.lines().next().unwrap_or_default());
     }
     for (section, messages) in &found {
-        say!("{}\n", paint(Colour::Bold, &section.title));
+        say!("{}\n", paint(Color::Bold, &section.title));
         for part in &section.parts {
             if !part.starts_with("$ ") {
                 say!("{}\n", wrap(part, WIDTH));

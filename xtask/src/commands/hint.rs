@@ -9,7 +9,7 @@ use crate::checking::saved::Inputs;
 use crate::progress;
 use crate::repo::{Day, Repo};
 use crate::stubs::Task;
-use crate::term::{paint, wrap, Colour};
+use crate::term::{paint, wrap, Color};
 use crate::{note, say, usage};
 use anyhow::{anyhow, Context, Result};
 use clap::Args;
@@ -80,12 +80,12 @@ pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
         (false, false) => before.max(1),
     };
     let from = if more && before < tiers.len() { after - 1 } else { 0 };
-    say!("{}", paint(Colour::Bold, &format!("task {}: {}", task.id, task.title)));
+    say!("{}", paint(Color::Bold, &format!("task {}: {}", task.id, task.title)));
     for (number, (key, name)) in tiers.iter().enumerate().take(after).skip(from) {
         let text = hints.get(&task.id).and_then(|hints| hints.get(*key));
         let text = text.with_context(|| format!("{FILE}: task {} has no `{key}`", task.id))?;
         let head = format!("hint {} of {}: {name}", number + 1, tiers.len());
-        say!("\n{}", paint(Colour::Yellow, &head));
+        say!("\n{}", paint(Color::Yellow, &head));
         if *key == "shape" {
             text.trim_matches('\n').lines().for_each(|line| say!("    {line}"));
         } else {

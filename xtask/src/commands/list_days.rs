@@ -5,7 +5,7 @@ use crate::checking::saved::Inputs;
 use crate::checking::table;
 use crate::progress::{self, DayProgress, Progress};
 use crate::repo::Repo;
-use crate::term::{paint, Colour};
+use crate::term::{paint, Color};
 use crate::{say, score};
 use anyhow::Result;
 use clap::Args;
@@ -81,7 +81,7 @@ fn tasks(day: &DayProgress) {
         (_, true) => "(given: the reference's code is in src/)".into(),
         (_, false) => "(yours)".into(),
     };
-    say!("{}  {}", paint(Colour::Bold, &day.day.title()), paint(Colour::Dim, &words));
+    say!("{}  {}", paint(Color::Bold, &day.day.title()), paint(Color::Dim, &words));
     for (task, status) in &day.tasks {
         table::print_row(*status, &task.id, &table::title(task), "");
     }

@@ -11,7 +11,7 @@ use crate::commands::diff::changed_lines;
 use crate::git::{git, paths};
 use crate::progress::{self, Progress};
 use crate::repo::{Day, Repo};
-use crate::term::{paint, Colour};
+use crate::term::{paint, Color};
 use crate::{say, stubs};
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use clap::Args;
@@ -68,7 +68,7 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
         .context("nothing was changed; `git status` says what git has not finished")?;
     merge(repo, &begun)?;
 
-    say!("{}", paint(Colour::Bold, &format!("The course is what {remote} has. New:")));
+    say!("{}", paint(Color::Bold, &format!("The course is what {remote} has. New:")));
     let range = format!("{base}..{COURSE}");
     say!("{}", git(repo, &["log", "--no-merges", "--format=  %s", "--max-count=10", &range])?);
     if let Some(date) = copies {

@@ -26,7 +26,7 @@
         question: 'Which tokens does each token look at, in each head?',
         tryThis:
             'Press the last token and go through the four heads. Is there one that looks only at the ' +
-            'neighbour? Then let every token see the whole text. The model was never trained for that.',
+            'neighbor? Then let every token see the whole text. The model was never trained for that.',
         mistakes: [{ mistake: 'day01 no_scale', label: 'scores are not divided by √D' }],
         state: { layer: 0, head: 0, token: null },
         controls: [

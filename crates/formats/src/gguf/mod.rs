@@ -1,7 +1,7 @@
 //! GGUF, llama.cpp's format: one file with a model's weights, configuration and tokenizer.
 //!
 //! This module presents a GGUF file as if it were a folder in Hugging Face format, with the same
-//! configuration, the same tokenizer, and the same tensor names. Quantised tensors are widened on
+//! configuration, the same tokenizer, and the same tensor names. Quantized tensors are widened on
 //! loading, or kept as they are if the kernels can read their blocks.
 
 mod end_tokens;
@@ -133,15 +133,15 @@ impl Gguf {
         self.find(name).is_some()
     }
 
-    /// Returns the distinct types of quantised tensors in the file, each with true if tensors of
-    /// that type can stay quantised in memory.
+    /// Returns the distinct types of quantized tensors in the file, each with true if tensors of
+    /// that type can stay quantized in memory.
     pub fn quantized_types(&self) -> Vec<(String, bool)> {
         let mut found = vec![];
         for tensor in self.content.tensor_infos.values() {
             let dtype = tensor.ggml_dtype;
             let kind = quant_type(dtype).map(|kind| (kind.to_string(), true));
             if !matches!(dtype, GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16) {
-                found.push(kind.unwrap_or((spelt(dtype), false)));
+                found.push(kind.unwrap_or((spelled(dtype), false)));
             }
         }
         found.sort();
@@ -149,7 +149,7 @@ impl Gguf {
         found
     }
 
-    /// Returns the in-memory size of all tensors, in bytes: quantised where possible, f32
+    /// Returns the in-memory size of all tensors, in bytes: quantized where possible, f32
     /// otherwise.
     pub fn bytes_as_stored(&self) -> f64 {
         let of = |tensor: &TensorInfo| {
@@ -281,13 +281,13 @@ const READABLE: [GgmlDType; 13] = [
     GgmlDType::Q6K,
 ];
 
-/// Returns the block type of tensors that can stay quantised in memory, or None for other types.
+/// Returns the block type of tensors that can stay quantized in memory, or None for other types.
 fn quant_type(dtype: GgmlDType) -> Option<QuantType> {
     [QuantType::Q8_0, QuantType::Q4_0, QuantType::Q4_1].into_iter().find(|t| t.ggml() == dtype)
 }
 
 /// Returns a type's name as llama.cpp spells it: Q4_K, where candle has Q4K.
-fn spelt(dtype: GgmlDType) -> String {
+fn spelled(dtype: GgmlDType) -> String {
     let name = format!("{dtype:?}");
     match name.strip_suffix('K') {
         Some(bits) => format!("{bits}_K"),

@@ -21,8 +21,8 @@ pub struct Question {
 /// Returns the residual, the acceptance probability, and the number of times each token came out.
 pub fn answer(question: Question) -> Answer {
     let Question { p, q, seed, runs } = question;
-    let p = normalised(&p)?;
-    let q = normalised(&q)?;
+    let p = normalized(&p)?;
+    let q = normalized(&q)?;
     let mut rng = RequestRng::new(seed, 0);
     let mut drafted = vec![0; p.len()];
     let mut accepted = vec![0; p.len()];
@@ -49,7 +49,7 @@ pub fn answer(question: Question) -> Answer {
     }))
 }
 
-fn normalised(weights: &[f32]) -> Result<Vec<f32>, String> {
+fn normalized(weights: &[f32]) -> Result<Vec<f32>, String> {
     let sum: f32 = weights.iter().sum();
     if !(sum.is_finite() && sum > 0.0) || weights.iter().any(|w| *w < 0.0) {
         return Err("a distribution needs at least one bar above 0".to_string());

@@ -226,7 +226,7 @@ impl Fields {
         self.object.get(name)
     }
 
-    /// Deserialises a field. Returns None if it is missing.
+    /// Deserializes a field. Returns None if it is missing.
     ///
     /// # Errors
     /// 400 if the value isn't a `T`, with the message from the field's rule.

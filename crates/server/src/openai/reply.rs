@@ -326,7 +326,7 @@ fn sse(data: &Value) -> String {
 /// The event that ends a stream. It isn't JSON.
 const DONE: &str = "data: [DONE]\n\n";
 
-/// Serialises JSON without Unicode line separators, because some clients split lines at them.
+/// Serializes JSON without Unicode line separators, because some clients split lines at them.
 fn escaped(json: &Value) -> String {
     let json = json.to_string().replace('\u{2028}', "\\u2028");
     json.replace('\u{2029}', "\\u2029").replace('\u{85}', "\\u0085")

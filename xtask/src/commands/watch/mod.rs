@@ -15,7 +15,7 @@ use crate::host;
 use crate::progress::{self, DayProgress, Progress};
 use crate::repo::{Day, Repo};
 use crate::stubs::{self, Task};
-use crate::term::{paint, Colour};
+use crate::term::{paint, Color};
 use crate::{note, say};
 use anyhow::Result;
 use file_watcher::FileWatcher;
@@ -128,7 +128,7 @@ impl Session<'_> {
         self.watcher.get_mut().reset();
         let inputs = Inputs::read(self.repo);
         let key = inputs.key(self.repo, &self.day);
-        say!("\n{}", paint(Colour::Bold, &format!("── {} ──", self.day.title())));
+        say!("\n{}", paint(Color::Bold, &format!("── {} ──", self.day.title())));
         let run = match checking::of_reader(self.repo, &self.day, self.device) {
             Ok(run) => run,
             Err(problem) => {
@@ -153,7 +153,7 @@ impl Session<'_> {
     /// Reports that the day is done and moves to the next one.
     fn go_on(&self, inputs: &Inputs, written: bool) -> Result<Step> {
         let number = self.day.number;
-        say!("{}", paint(Colour::Green, &format!("✓ day {number} is done")));
+        say!("{}", paint(Color::Green, &format!("✓ day {number} is done")));
         if let Some(command) = self.day.hear(self.repo) {
             say!("Hear it: {command}");
         }
@@ -177,7 +177,7 @@ impl Session<'_> {
             };
             say!(
                 "{}\nThe compiler's message is above. Save, and it is checked again.",
-                paint(Colour::Red, &words)
+                paint(Color::Red, &words)
             );
             return;
         }
@@ -186,9 +186,9 @@ impl Session<'_> {
         let (passed, open) = (count(Status::Passed), count(Status::Unwritten));
         say!(
             "{}  {}  {}",
-            paint(Colour::Green, &format!("✓ {passed} passed")),
-            paint(Colour::Red, &format!("✗ {} failed", day.tasks.len() - passed - open)),
-            paint(Colour::Yellow, &format!("○ {open} not written"))
+            paint(Color::Green, &format!("✓ {passed} passed")),
+            paint(Color::Red, &format!("✗ {} failed", day.tasks.len() - passed - open)),
+            paint(Color::Yellow, &format!("○ {open} not written"))
         );
         match self.first(day) {
             Some((task, status)) => self.show_task(task, status, run),
@@ -240,7 +240,7 @@ impl Session<'_> {
                     {})",
                 self.day.src()
             );
-            say!("\n{}", paint(Colour::Dim, &keys));
+            say!("\n{}", paint(Color::Dim, &keys));
             if let Some((day, run)) = shown.filter(|_| !named) {
                 named = self.name_mistakes(day, run)?;
             }
