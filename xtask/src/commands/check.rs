@@ -200,8 +200,8 @@ fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     if open.is_empty() && !fits(repo, &run.day)? {
         return Ok(false);
     }
-    if let Some(command) = run.day.hear(repo) {
-        say!("Hear it: {command}");
+    if let Some(command) = run.day.demo(repo) {
+        say!("See it run: {command}");
     }
     offer_score(&run.day, open.is_empty());
     match repo.days.iter().find(|day| day.number > number) {

@@ -154,8 +154,8 @@ impl Session<'_> {
     fn go_on(&self, inputs: &Inputs, written: bool) -> Result<Step> {
         let number = self.day.number;
         say!("{}", paint(Color::Green, &format!("✓ day {number} is done")));
-        if let Some(command) = self.day.hear(self.repo) {
-            say!("Hear it: {command}");
+        if let Some(command) = self.day.demo(self.repo) {
+            say!("See it run: {command}");
         }
         check::offer_score(&self.day, written);
         let mut days = progress::all_days(self.repo, inputs)?;
