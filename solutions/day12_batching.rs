@@ -40,8 +40,8 @@ pub fn left_pad(rows: &[&[u32]]) -> Padded {
     // </solution>
 }
 
-/// Returns the mask of a batch whose rows are padded on the left, for T = `new` tokens per row
-/// after S = `past` cached columns: `(B, 1, T, S + T)`, u8, 1 = may attend.
+/// Returns the mask of a batch with rows padded on the left, for T = `new` tokens per row after
+/// S = `past` cached columns: `(B, 1, T, S + T)`, u8, 1 = may attend.
 ///
 /// The first `padding[b]` columns of row `b` are padding, and new token `i` is in column
 /// `past + i`. A real token attends to the real tokens up to itself. A padding token attends only
@@ -139,8 +139,8 @@ pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step>
     // </solution>
 }
 
-/// Retires the rows whose sequence has finished: removes them from `rows` and from the cache, and
-/// trims the columns that are padding in every row that is left.
+/// Retires finished rows: removes them from `rows` and from the cache, and trims the columns that
+/// are padding in every row that is left.
 ///
 /// If no row has finished, the cache isn't touched, because `select` copies all of it. If no row is
 /// left, it isn't touched either: candle has no tensors of zero rows. An empty cache (`NoCache`)
@@ -206,7 +206,7 @@ pub fn batch_step(
 /// it would be alone.
 ///
 /// # Errors
-/// If there is no request, or a prompt is empty or longer than the context. The iterator can return
+/// If `requests` is empty, or a prompt is empty or longer than the context. The iterator can return
 /// errors, too.
 pub fn generate_batch<'a>(
     model: &'a dyn Model,
@@ -229,8 +229,8 @@ pub fn generate_batch<'a>(
     Ok(TokenIter::new(rows.len(), move || batch_step(model, &mut rows, &mut *cache)))
 }
 
-/// Keys and values of a batch, as a rectangle whose rows come and go. It grows by concatenation, or
-/// is written in place if it has a capacity.
+/// Keys and values of a batch, as a rectangle. Rows can join and leave. It grows by concatenation,
+/// or is written in place if it has a capacity.
 #[derive(Debug)]
 pub struct BatchCache {
     layers: KvLayers,
