@@ -1,18 +1,18 @@
-//! Day 1: attention. Every token asks the tokens before it a question, and takes home a mixture of
-//! their answers.
+//! Day 1: attention. Every token scores the tokens before it and takes in a mixture of what they
+//! offer.
 
 use candle_core::{bail, DType, Device, Result, Tensor};
 
-/// Softmax along `dim`: `exp(x - max)` divided by its sum, so that the slice sums to 1.
+/// Softmax along `dim`: exponentials divided by their sum, so every slice along `dim` sums to 1
+/// (torch `softmax`).
 ///
-/// Subtracting the maximum of each slice changes nothing but keeps `exp` from overflowing (torch
-/// `softmax`). Everything is computed in f32, because candle's sums of bf16 stop growing early; the
-/// result has the type of `x` (HF's attention: `softmax(…, dtype=torch.float32)`).
+/// Never overflows: scores of any size, and a score of `-inf`, are fine. Computed in f32 and returned
+/// in the type of `x` (transformers: `softmax(…, dtype=torch.float32)`).
 ///
 /// # Errors
 /// If `x` has no such dimension.
 pub fn softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
-    // task 1.1: exponentials of x minus its maximum along dim, divided by their sum
+    // task 1.1: Turn the scores along dim into shares that sum to 1
     // <solution>
     let x32 = x.to_dtype(DType::F32)?;
     let exp = x32.broadcast_sub(&x32.max_keepdim(dim)?)?.exp()?;
@@ -20,15 +20,16 @@ pub fn softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
     // </solution>
 }
 
-/// Who may attend to whom: `(1, 1, T, S + T)`, u8, 1 = may attend.
+/// The causal mask for `new` tokens that follow `past` earlier ones: `(1, 1, new, past + new)`, u8,
+/// 1 = may attend.
 ///
-/// Row `i` is new token `i`, at position `past + i`: it may attend to positions 0 to `past + i`,
-/// itself included.
+/// Row `i` is new token `i`, at position `past + i`. It may attend to positions 0 to `past + i`,
+/// including its own.
 ///
 /// # Errors
-/// If the tensor cannot be made on `device`.
+/// If the tensor can't be created on `device`.
 pub fn causal_mask(new: usize, past: usize, device: &Device) -> Result<Tensor> {
-    // task 1.2: one row a new token, one column a position; 1 up to the token itself
+    // task 1.2: Let each new token see everything up to itself
     // <solution>
     let all = past + new;
     let mut mask = Vec::with_capacity(new * all);
@@ -41,101 +42,101 @@ pub fn causal_mask(new: usize, past: usize, device: &Device) -> Result<Tensor> {
     // </solution>
 }
 
-// <solution>
-/// `scores` where the mask is 1, and `value` where it is 0 (torch `masked_fill`, with the mask the
-/// other way round). `mask` broadcasts to the shape of `scores`.
-fn masked_fill(scores: &Tensor, mask: &Tensor, value: f32) -> Result<Tensor> {
+/// Keeps `scores` where `mask` is 1 and writes `value` where it is 0. `mask` broadcasts to the shape
+/// of `scores`; the result has the type of `scores`.
+///
+/// torch's `masked_fill` has the opposite polarity: it fills where the mask is true.
+///
+/// # Errors
+/// If the shapes don't match.
+pub fn masked_fill(scores: &Tensor, mask: &Tensor, value: f32) -> Result<Tensor> {
     let mask = mask.broadcast_as(scores.shape())?;
     let value = Tensor::new(value, scores.device())?.to_dtype(scores.dtype())?;
     mask.where_cond(scores, &value.broadcast_as(scores.shape())?)
 }
+
+// <solution>
+/// The scores of every query with every key, `q · kᵀ / √D`, and `-inf` where the mask is 0:
+/// `(B, H, T, S + T)`.
+fn masked_scores(q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+    let scale = 1.0 / (q.dim(3)? as f64).sqrt();
+    let scores = (q.contiguous()?.matmul(&k.contiguous()?.t()?)? * scale)?;
+    match mask {
+        Some(mask) => masked_fill(&scores, mask, f32::NEG_INFINITY),
+        None => Ok(scores),
+    }
+}
 // </solution>
 
-/// `softmax(q · kᵀ / √D) · v`, where the mask allows (Vaswani et al. 2017; torch
-/// `scaled_dot_product_attention`).
+/// `softmax(q · kᵀ / √D) · v` (Vaswani et al. 2017; torch `scaled_dot_product_attention`).
 ///
-/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`, `mask` broadcasts to
-/// `(B, H, T, S + T)`, 1 = may attend; the result is `(B, H, T, D)`.
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`; the result is `(B, H, T, D)`. `mask`
+/// broadcasts to `(B, H, T, S + T)`, 1 = may attend, and a key with 0 gets no weight at all. None:
+/// every query sees every key. The arguments may be views, such as those from [`split_heads`].
 ///
 /// # Errors
-/// If the shapes do not fit.
+/// If the shapes don't match.
 pub fn scaled_dot_product_attention(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
     mask: Option<&Tensor>,
 ) -> Result<Tensor> {
-    // task 1.3: scores, scaled, masked, softmaxed, times the values
+    // task 1.3: Score the keys, scale, mask, and mix the values
     // <solution>
-    let scale = 1.0 / (q.dim(3)? as f64).sqrt();
-    let scores = (q.contiguous()?.matmul(&k.contiguous()?.t()?)? * scale)?; // (B, H, T, S + T)
-    let scores = match mask {
-        Some(mask) => masked_fill(&scores, mask, f32::NEG_INFINITY)?,
-        None => scores,
-    };
-    softmax(&scores, 3)?.matmul(&v.contiguous()?)
+    softmax(&masked_scores(q, k, mask)?, 3)?.matmul(&v.contiguous()?)
     // </solution>
 }
 
-/// Cuts the width into heads: `(B, T, H * D)` to `(B, H, T, D)`.
+/// Splits the width into heads, `(B, T, H * D)` to `(B, H, T, D)`: element `(b, h, t, d)` of the
+/// result is element `(b, t, h * D + d)` of `x`.
 ///
 /// # Errors
-/// If `heads` is 0 or does not divide the width.
+/// If `heads` is 0 or doesn't divide the width.
 pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
-    // task 1.4: cut the width into heads, and put the heads before the tokens
+    // task 1.4: Give each head its slice of every token
     // <solution>
     let (b, t, width) = x.dims3()?;
     if heads == 0 || width % heads != 0 {
-        bail!("split_heads: {heads} heads do not divide a width of {width}")
+        bail!("split_heads: a width of {width} can't be split into {heads} equal heads")
     }
     x.reshape((b, t, heads, width / heads))?.transpose(1, 2)
     // </solution>
 }
 
-/// Puts the heads side by side again: `(B, H, T, D)` to `(B, T, H * D)`.
+/// Undoes [`split_heads`]: `(B, H, T, D)` to `(B, T, H * D)`.
 ///
 /// # Errors
-/// If `x` has not four dimensions.
+/// If `x` doesn't have four dimensions.
 pub fn merge_heads(x: &Tensor) -> Result<Tensor> {
-    // task 1.5: the reverse of split_heads
+    // task 1.5: Put the heads of each token side by side again
     // <solution>
     let (b, h, t, d) = x.dims4()?;
     x.transpose(1, 2)?.reshape((b, t, h * d))
     // </solution>
 }
 
-/// The four matrices of multi-head attention, each `(C, C)` as torch stores them: `(out, in)`.
-#[derive(Debug, Clone)]
-pub struct MultiHeadWeights {
-    /// Makes queries.
-    pub q: Tensor,
-    /// Makes keys.
-    pub k: Tensor,
-    /// Makes values.
-    pub v: Tensor,
-    /// Mixes the heads' outputs.
-    pub o: Tensor,
-}
-
-/// Multi-head attention of a sequence with itself (torch `nn.MultiheadAttention`, without biases).
+/// Attention with a sink: every query also gets the score `sinks[h]` from a key that belongs to no
+/// token and has no value, so the weights of the real keys sum to less than 1 (gpt-oss).
 ///
-/// `x` is `(B, T, C)`, `mask` as in [`scaled_dot_product_attention`]; the result is `(B, T, C)`.
+/// Shapes as in [`scaled_dot_product_attention`]; `sinks` is `(H)`, one number per head, not divided
+/// by √D and never masked.
 ///
 /// # Errors
-/// If the shapes do not fit.
-pub fn multi_head_attention(
-    x: &Tensor,
-    w: &MultiHeadWeights,
-    heads: usize,
+/// If the shapes don't match.
+pub fn attention_with_sinks(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
     mask: Option<&Tensor>,
+    sinks: &Tensor,
 ) -> Result<Tensor> {
-    // task 1.6: project to q, k and v, split, attend, merge, project
+    // task 1.6 (challenge): Give every head a key that belongs to no token
     // <solution>
-    let project = |x: &Tensor, w: &Tensor| x.contiguous()?.broadcast_matmul(&w.t()?);
-    let q = split_heads(&project(x, &w.q)?, heads)?;
-    let k = split_heads(&project(x, &w.k)?, heads)?;
-    let v = split_heads(&project(x, &w.v)?, heads)?;
-    let out = scaled_dot_product_attention(&q, &k, &v, mask)?; // (B, H, T, D)
-    project(&merge_heads(&out)?, &w.o)
+    let scores = masked_scores(q, k, mask)?;
+    let (b, h, t, keys) = scores.dims4()?;
+    let sinks = sinks.to_dtype(scores.dtype())?.reshape((1, h, 1, 1))?.expand((b, h, t, 1))?;
+    let weights = softmax(&Tensor::cat(&[&scores, &sinks], 3)?, 3)?; // (B, H, T, S + T + 1)
+    weights.narrow(3, 0, keys)?.contiguous()?.matmul(&v.contiguous()?)
     // </solution>
 }

@@ -1,95 +1,100 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 1: attention. Every token asks the tokens before it a question, and takes home a mixture of
-//! their answers.
+//! Day 1: attention. Every token scores the tokens before it and takes in a mixture of what they
+//! offer.
 
 use candle_core::{bail, DType, Device, Result, Tensor};
 
-/// Softmax along `dim`: `exp(x - max)` divided by its sum, so that the slice sums to 1.
+/// Softmax along `dim`: exponentials divided by their sum, so every slice along `dim` sums to 1
+/// (torch `softmax`).
 ///
-/// Subtracting the maximum of each slice changes nothing but keeps `exp` from overflowing (torch
-/// `softmax`). Everything is computed in f32, because candle's sums of bf16 stop growing early; the
-/// result has the type of `x` (HF's attention: `softmax(…, dtype=torch.float32)`).
+/// Never overflows: scores of any size, and a score of `-inf`, are fine. Computed in f32 and returned
+/// in the type of `x` (transformers: `softmax(…, dtype=torch.float32)`).
 ///
 /// # Errors
 /// If `x` has no such dimension.
 pub fn softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
-    // task 1.1: exponentials of x minus its maximum along dim, divided by their sum
-    todo!("day 1, task 1: exponentials of x minus its maximum along dim, divided by their sum")
+    // task 1.1: Turn the scores along dim into shares that sum to 1
+    todo!("day 1, task 1: Turn the scores along dim into shares that sum to 1")
 }
 
-/// Who may attend to whom: `(1, 1, T, S + T)`, u8, 1 = may attend.
+/// The causal mask for `new` tokens that follow `past` earlier ones: `(1, 1, new, past + new)`, u8,
+/// 1 = may attend.
 ///
-/// Row `i` is new token `i`, at position `past + i`: it may attend to positions 0 to `past + i`,
-/// itself included.
+/// Row `i` is new token `i`, at position `past + i`. It may attend to positions 0 to `past + i`,
+/// including its own.
 ///
 /// # Errors
-/// If the tensor cannot be made on `device`.
+/// If the tensor can't be created on `device`.
 pub fn causal_mask(new: usize, past: usize, device: &Device) -> Result<Tensor> {
-    // task 1.2: one row a new token, one column a position; 1 up to the token itself
-    todo!("day 1, task 2: one row a new token, one column a position; 1 up to the token itself")
+    // task 1.2: Let each new token see everything up to itself
+    todo!("day 1, task 2: Let each new token see everything up to itself")
 }
 
-/// `softmax(q · kᵀ / √D) · v`, where the mask allows (Vaswani et al. 2017; torch
-/// `scaled_dot_product_attention`).
+/// Keeps `scores` where `mask` is 1 and writes `value` where it is 0. `mask` broadcasts to the shape
+/// of `scores`; the result has the type of `scores`.
 ///
-/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`, `mask` broadcasts to
-/// `(B, H, T, S + T)`, 1 = may attend; the result is `(B, H, T, D)`.
+/// torch's `masked_fill` has the opposite polarity: it fills where the mask is true.
 ///
 /// # Errors
-/// If the shapes do not fit.
+/// If the shapes don't match.
+pub fn masked_fill(scores: &Tensor, mask: &Tensor, value: f32) -> Result<Tensor> {
+    let mask = mask.broadcast_as(scores.shape())?;
+    let value = Tensor::new(value, scores.device())?.to_dtype(scores.dtype())?;
+    mask.where_cond(scores, &value.broadcast_as(scores.shape())?)
+}
+
+/// `softmax(q · kᵀ / √D) · v` (Vaswani et al. 2017; torch `scaled_dot_product_attention`).
+///
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`; the result is `(B, H, T, D)`. `mask`
+/// broadcasts to `(B, H, T, S + T)`, 1 = may attend, and a key with 0 gets no weight at all. None:
+/// every query sees every key. The arguments may be views, such as those from [`split_heads`].
+///
+/// # Errors
+/// If the shapes don't match.
 pub fn scaled_dot_product_attention(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
     mask: Option<&Tensor>,
 ) -> Result<Tensor> {
-    // task 1.3: scores, scaled, masked, softmaxed, times the values
-    todo!("day 1, task 3: scores, scaled, masked, softmaxed, times the values")
+    // task 1.3: Score the keys, scale, mask, and mix the values
+    todo!("day 1, task 3: Score the keys, scale, mask, and mix the values")
 }
 
-/// Cuts the width into heads: `(B, T, H * D)` to `(B, H, T, D)`.
+/// Splits the width into heads, `(B, T, H * D)` to `(B, H, T, D)`: element `(b, h, t, d)` of the
+/// result is element `(b, t, h * D + d)` of `x`.
 ///
 /// # Errors
-/// If `heads` is 0 or does not divide the width.
+/// If `heads` is 0 or doesn't divide the width.
 pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
-    // task 1.4: cut the width into heads, and put the heads before the tokens
-    todo!("day 1, task 4: cut the width into heads, and put the heads before the tokens")
+    // task 1.4: Give each head its slice of every token
+    todo!("day 1, task 4: Give each head its slice of every token")
 }
 
-/// Puts the heads side by side again: `(B, H, T, D)` to `(B, T, H * D)`.
+/// Undoes [`split_heads`]: `(B, H, T, D)` to `(B, T, H * D)`.
 ///
 /// # Errors
-/// If `x` has not four dimensions.
+/// If `x` doesn't have four dimensions.
 pub fn merge_heads(x: &Tensor) -> Result<Tensor> {
-    // task 1.5: the reverse of split_heads
-    todo!("day 1, task 5: the reverse of split_heads")
+    // task 1.5: Put the heads of each token side by side again
+    todo!("day 1, task 5: Put the heads of each token side by side again")
 }
 
-/// The four matrices of multi-head attention, each `(C, C)` as torch stores them: `(out, in)`.
-#[derive(Debug, Clone)]
-pub struct MultiHeadWeights {
-    /// Makes queries.
-    pub q: Tensor,
-    /// Makes keys.
-    pub k: Tensor,
-    /// Makes values.
-    pub v: Tensor,
-    /// Mixes the heads' outputs.
-    pub o: Tensor,
-}
-
-/// Multi-head attention of a sequence with itself (torch `nn.MultiheadAttention`, without biases).
+/// Attention with a sink: every query also gets the score `sinks[h]` from a key that belongs to no
+/// token and has no value, so the weights of the real keys sum to less than 1 (gpt-oss).
 ///
-/// `x` is `(B, T, C)`, `mask` as in [`scaled_dot_product_attention`]; the result is `(B, T, C)`.
+/// Shapes as in [`scaled_dot_product_attention`]; `sinks` is `(H)`, one number per head, not divided
+/// by √D and never masked.
 ///
 /// # Errors
-/// If the shapes do not fit.
-pub fn multi_head_attention(
-    x: &Tensor,
-    w: &MultiHeadWeights,
-    heads: usize,
+/// If the shapes don't match.
+pub fn attention_with_sinks(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
     mask: Option<&Tensor>,
+    sinks: &Tensor,
 ) -> Result<Tensor> {
-    // task 1.6: project to q, k and v, split, attend, merge, project
-    todo!("day 1, task 6: project to q, k and v, split, attend, merge, project")
+    // task 1.6 (challenge): Give every head a key that belongs to no token
+    todo!("day 1, task 6: Give every head a key that belongs to no token")
 }

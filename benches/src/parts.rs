@@ -5,8 +5,7 @@ use crate::times::Times;
 use anyhow::{Context as _, Result};
 use candecode::day00_warm_up::embed;
 use candecode::day01_attention::{
-    causal_mask, merge_heads, multi_head_attention, scaled_dot_product_attention, split_heads,
-    MultiHeadWeights,
+    causal_mask, merge_heads, scaled_dot_product_attention, split_heads,
 };
 use candecode::day02_positions::rotate;
 use candecode::day03_norms_and_mlps::{
@@ -31,7 +30,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
 /// everything between them.
 fn day1(times: &mut Times) -> Result<()> {
     let [q, k, v, o] = [(); 4].map(|()| random(&[192, 192]));
-    let w = MultiHeadWeights { q: q?, k: k?, v: v?, o: o? };
+    let weights = [q?, k?, v?, o?];
     for tokens in [64, 256, 1024] {
         let x = random(&[1, tokens, 192])?;
         let mask = causal_mask(tokens, 0, &Device::Cpu)?;
@@ -39,13 +38,13 @@ fn day1(times: &mut Times) -> Result<()> {
         let mut measure = |name: &str, work: &dyn Fn() -> candle_core::Result<Tensor>| {
             times.measure(&format!("parts_day1/{name}_{tokens}"), work)
         };
-        measure("all", &|| multi_head_attention(&x, &w, 6, Some(&mask)))?;
         measure("projections", &|| {
             let project = |w: &Tensor| x.broadcast_matmul(&w.t()?);
-            project(&w.q)?;
-            project(&w.k)?;
-            project(&w.v)?;
-            project(&w.o)
+            let [q, k, v, o] = &weights;
+            project(q)?;
+            project(k)?;
+            project(v)?;
+            project(o)
         })?;
         measure("attention", &|| {
             merge_heads(&scaled_dot_product_attention(&heads, &heads, &heads, Some(&mask))?)

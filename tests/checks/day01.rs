@@ -3,7 +3,7 @@
 use super::checks::{
     close, device, equal, for_candle_nn, golden, refused, refused_calmly, Likely, Outcome, Random,
 };
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Device, IndexOp, Result, Tensor};
 
 // f32 sums of up to 12 products near 1: torch and candle add in different orders, which changes
 // them by a few units of 6e-8.
@@ -17,7 +17,7 @@ pub struct Day {
     pub attention: fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
     pub split_heads: fn(&Tensor, usize) -> Result<Tensor>,
     pub merge_heads: fn(&Tensor) -> Result<Tensor>,
-    pub multi_head: fn(&Tensor, &[Tensor; 4], usize, Option<&Tensor>) -> Result<Tensor>,
+    pub sinks: fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>, &Tensor) -> Result<Tensor>,
 }
 
 /// Fills the bundle from a module: the reader's, a known mistake, or the stub.
@@ -30,11 +30,7 @@ macro_rules! implementation {
             attention: code::scaled_dot_product_attention,
             split_heads: code::split_heads,
             merge_heads: code::merge_heads,
-            multi_head: |x, [q, k, v, o], heads, mask| {
-                let (q, k, v, o) = (q.clone(), k.clone(), v.clone(), o.clone());
-                let w = code::MultiHeadWeights { q, k, v, o };
-                code::multi_head_attention(x, &w, heads, mask)
-            },
+            sinks: code::attention_with_sinks,
         }
     }};
 }
@@ -74,7 +70,7 @@ pub fn softmax_does_not_overflow(day: &Day) -> Outcome {
     let x = Tensor::new(&[[1000f32, 1000.0], [0.0, 0.0]], &device()?)?;
     let want = Tensor::new(&[[0.5f32, 0.5], [0.5, 0.5]], &device()?)?;
     close("softmax([[1000, 1000], [0, 0]], dim 1)", (day.softmax)(&x, 1), &want, TOLERANCE)
-        .likely("each slice along dim has its own maximum")
+        .likely("each slice along dim needs its own maximum")
 }
 
 /// In bf16, candle's sum rounds after every term, and 256 + 1 rounds to 256.
@@ -85,8 +81,9 @@ pub fn softmax_sums_in_f32(day: &Day) -> Outcome {
     equal(&format!("{input}: the type of the result"), got.map(|t| t.dtype()), &DType::BF16)?;
     let want = (Tensor::ones((2, 1024), DType::F32, &device()?)? / 1024.0)?;
     // 1/1024 is a power of two: exact in every type.
-    close(input, (day.softmax)(&x, 1), &want, 0.0)
-        .likely("a sum of ones in bf16 stops at 256: go to f32 before you sum, and back at the end")
+    close(input, (day.softmax)(&x, 1), &want, 0.0).likely(
+        "a sum of ones in bf16 stops at 256: convert to f32 before summing, and back at the end",
+    )
 }
 
 /// Returns the causal mask, written out: row i, column j.
@@ -118,8 +115,9 @@ pub fn views_are_taken(day: &Day) -> Outcome {
     let strided = |x: Result<Tensor>| x?.transpose(1, 2)?.contiguous()?.transpose(1, 2);
     let got = (day.attention)(&strided(q)?, &strided(k)?, &strided(v)?, None);
     let input = "q, k and v as transposed views, (B, T, H, D) in memory, no mask";
-    close(input, got, &golden("day01", "sdpa")?, TOLERANCE)
-        .likely_even_of_an_error("matmul takes no such strides: contiguous() copies")
+    close(input, got, &golden("day01", "sdpa")?, TOLERANCE).likely_even_of_an_error(
+        "matmul can't read these strides; contiguous() makes a copy it can",
+    )
 }
 
 pub fn attention_by_hand(day: &Day) -> Outcome {
@@ -159,7 +157,7 @@ pub fn masked_attention_equals_torch(day: &Day) -> Outcome {
         return found; // the mask isn't the cause
     }
     found.likely(
-        "1 in the mask means: may attend; where it is 0 the score becomes -inf before the softmax",
+        "1 in the mask means \"may attend\"; where it is 0, the score must be -inf before the softmax",
     )
 }
 
@@ -209,7 +207,7 @@ pub fn attention_works_in_bf16(day: &Day) -> Outcome {
 
 /// With a visible key that scores very low and a hidden key that scores very high, the weights are
 /// 1 and 0.
-pub fn what_is_hidden_has_no_weight(day: &Day) -> Outcome {
+pub fn hidden_keys_get_no_weight(day: &Day) -> Outcome {
     let q = Tensor::new(&[[[[20_000f32, 0., 0., 0.]]]], &device()?)?;
     let k = Tensor::new(&[[[[-1f32, 0., 0., 0.], [1., 0., 0., 0.]]]], &device()?)?;
     let v = Tensor::new(&[[[[1f32, 2., 3., 4.], [5., 6., 7., 8.]]]], &device()?)?;
@@ -217,7 +215,7 @@ pub fn what_is_hidden_has_no_weight(day: &Day) -> Outcome {
     let got = (day.attention)(&q, &k, &v, Some(&mask));
     let input = "scores -10000 and 10000, mask [1, 0], v [1, 2, 3, 4] and [5, 6, 7, 8]";
     close(input, got, &v.narrow(2, 0, 1)?, TOLERANCE)
-        .likely("the weight of what is hidden must be exactly 0: its score becomes -inf")
+        .likely("a hidden key must get a weight of exactly 0, so its score must be -inf")
 }
 
 pub fn heads_are_split(day: &Day) -> Outcome {
@@ -231,9 +229,8 @@ pub fn heads_are_split(day: &Day) -> Outcome {
         &[[[[0f32, 1.], [10., 11.], [20., 21.]], [[2., 3.], [12., 13.], [22., 23.]]]],
         &device()?,
     )?;
-    close("3 tokens of width 4, 2 heads", (day.split_heads)(&x, 2), &want, 0.0).likely(
-        "reshape to (B, T, heads, D) first, then transpose; a reshape alone mixes tokens and heads",
-    )?;
+    close("3 tokens of width 4, 2 heads", (day.split_heads)(&x, 2), &want, 0.0)
+        .likely("a head is one slice of every token: compare with the figure in the chapter")?;
     refused("a width of 4, 3 heads", (day.split_heads)(&x, 3), &[])?;
     refused_calmly("a width of 4, 0 heads", || (day.split_heads)(&x, 0))
 }
@@ -280,39 +277,109 @@ pub fn any_heads_are_merged(day: &Day) -> Outcome {
     heads_and_tokens(|input, wide, heads| close(input, (day.merge_heads)(heads), wide, 0.0))
 }
 
-/// The first thing to check if 1.6 fails in an unfamiliar way.
-const WHOLE: &str =
-    "if one of 1.3 to 1.5 fails, mend that first; else the projections, x · wᵀ, w.o's the last";
-
-pub fn multi_head_equals_torch(day: &Day) -> Outcome {
+/// Projections around 1.3 to 1.5, as in torch's `nn.MultiheadAttention` without biases.
+pub fn heads_equal_torchs_multihead_attention(day: &Day) -> Outcome {
     let x = golden("day01", "x")?;
     let w = golden("day01", "in_proj")?;
-    let part = |i: usize| w.narrow(0, 12 * i, 12);
-    let w = [part(0)?, part(1)?, part(2)?, golden("day01", "out_proj")?];
+    let project = |x: &Tensor, w: &Tensor| x.contiguous()?.broadcast_matmul(&w.t()?);
+    let heads = |i: usize| (day.split_heads)(&project(&x, &w.narrow(0, 12 * i, 12)?)?, 3);
     let mask = Tensor::from_vec(allowed(5, 0), (1, 1, 5, 5), x.device())?;
-    let got = (day.multi_head)(&x, &w, 3, None);
-    close("x (2, 5, 12), 3 heads", got, &golden("day01", "mha")?, TOLERANCE).likely(WHOLE)?;
-    let got = (day.multi_head)(&x, &w, 3, Some(&mask));
-    close("x (2, 5, 12), 3 heads, causal", got, &golden("day01", "mha.causal")?, TOLERANCE)
-        .likely(WHOLE)
+    for (name, want, mask) in [("", "mha", None), (", causal", "mha.causal", Some(&mask))] {
+        let mixed = (day.attention)(&heads(0)?, &heads(1)?, &heads(2)?, mask)?;
+        let merged = (day.merge_heads)(&mixed)?;
+        let got = project(&merged, &golden("day01", "out_proj")?);
+        close(&format!("x (2, 5, 12), 3 heads{name}"), got, &golden("day01", want)?, TOLERANCE)
+            .likely(
+                "this runs 1.4, 1.3 and 1.5 in a row: fix any of them that fails on its own first",
+            )?;
+    }
+    Ok(())
 }
 
-pub fn the_future_changes_nothing(day: &Day) -> Outcome {
+pub fn later_tokens_change_nothing(day: &Day) -> Outcome {
     let mut random = Random::new(7);
-    let w = [(); 4].map(|()| random.tensor(&[8, 8]));
-    let [q, k, v, o] = w;
-    let w = [q?, k?, v?, o?];
-    let x = random.tensor(&[1, 6, 8])?;
-    let mask = Tensor::from_vec(allowed(6, 0), (1, 1, 6, 6), x.device())?;
-    let all = (day.multi_head)(&x, &w, 2, Some(&mask))?;
-    let (start, mask) = (x.narrow(1, 0, 4)?, mask.narrow(2, 0, 4)?.narrow(3, 0, 4)?);
-    let got = (day.multi_head)(&start, &w, 2, Some(&mask));
-    close(
-        "the first 4 tokens alone, against the first 4 of 6",
-        got,
-        &all.narrow(1, 0, 4)?,
-        TOLERANCE,
-    )
+    let [q, k, v] = [(); 3].map(|()| random.tensor(&[1, 2, 6, 4]));
+    let (q, k, v) = (q?, k?, v?);
+    let mask = |len: usize| Tensor::from_vec(allowed(len, 0), (1, 1, len, len), q.device());
+    let all = (day.attention)(&q, &k, &v, Some(&mask(6)?))?;
+    let start = |t: &Tensor| t.narrow(2, 0, 4);
+    let got = (day.attention)(&start(&q)?, &start(&k)?, &start(&v)?, Some(&mask(4)?));
+    let input = "the first 4 tokens alone, against the first 4 of 6";
+    close(input, got, &start(&all)?, TOLERANCE)
+}
+
+// 1.6
+
+/// The keys and values of `attention_by_hand`: after scaling, the scores are 0 and ln 3. With a
+/// sink of ln 4 the exponentials are 1, 3 and 4, so the weights are 1/8 and 3/8. A sink of -inf
+/// takes nothing.
+pub fn a_sink_takes_its_share(day: &Day) -> Outcome {
+    let q = [[2f32 * 3f32.ln(), 0., 0., 0.]];
+    let k = [[0f32, 1., 0., 0.], [1., 0., 0., 0.]];
+    let v = [[4f32, 0., 0., 8.], [0., 4., 8., 0.]];
+    let (q, k) = (Tensor::new(&[[q, q]], &device()?)?, Tensor::new(&[[k, k]], &device()?)?);
+    let v = Tensor::new(&[[v, v]], &device()?)?;
+    let sinks = Tensor::new(&[4f32.ln(), f32::NEG_INFINITY], &device()?)?;
+    let want = Tensor::new(&[[[[0.5f32, 1.5, 3., 1.]], [[1., 3., 6., 2.]]]], &device()?)?;
+    let input = "task 1.3's case by hand, sinks [ln 4, -inf]";
+    close(input, (day.sinks)(&q, &k, &v, None, &sinks), &want, TOLERANCE)
+}
+
+/// With no visible key, all of the weight goes to the sink. Plain attention would give NaN.
+pub fn a_query_may_take_nothing(day: &Day) -> Outcome {
+    let mut random = Random::new(16);
+    let [q, k, v] = [(); 3].map(|()| random.tensor(&[1, 2, 1, 4]));
+    let (sinks, mask) =
+        (Tensor::new(&[0.5f32, -3.0], &device()?)?, Tensor::new(&[[[[0u8]]]], &device()?)?);
+    let got = (day.sinks)(&q?, &k?, &v?, Some(&mask), &sinks);
+    let want = Tensor::zeros((1, 2, 1, 4), DType::F32, &device()?)?;
+    close("one key, hidden by the mask; sinks [0.5, -3]", got, &want, 0.0)
+}
+
+/// One key with a score of 1000. A sink of 1000 takes half, and a sink of -1000 takes nothing.
+pub fn large_scores_and_sinks_do_not_overflow(day: &Day) -> Outcome {
+    let q = Tensor::new(&[[[[2000f32, 0., 0., 0.]], [[2000., 0., 0., 0.]]]], &device()?)?;
+    let k = Tensor::new(&[[[[1f32, 0., 0., 0.]], [[1., 0., 0., 0.]]]], &device()?)?;
+    let v = Tensor::new(&[[[[2f32, 4., 6., 8.]], [[2., 4., 6., 8.]]]], &device()?)?;
+    let sinks = Tensor::new(&[1000f32, -1000.0], &device()?)?;
+    let want = Tensor::new(&[[[[1f32, 2., 3., 4.]], [[2., 4., 6., 8.]]]], &device()?)?;
+    let input = "one key, score 1000 in both heads, sinks [1000, -1000]";
+    close(input, (day.sinks)(&q, &k, &v, None, &sinks), &want, TOLERANCE)
+        .likely("exp(1000) is infinite: subtract the largest of the scores and the sink first")
+}
+
+/// Computes the formula with plain numbers in f64, on random shapes and masks.
+pub fn sinks_equal_the_formula(day: &Day) -> Outcome {
+    let mut random = Random::new(18);
+    for _ in 0..10 {
+        let [b, h, new, past, d] = [3, 4, 4, 5, 7].map(|most| 1 + random.below(most));
+        let q = random.tensor(&[b, h, new, d])?;
+        let [k, v] = [(); 2].map(|()| random.tensor(&[b, h, past + new, d]));
+        let (k, v, sinks) = (k?, v?, random.tensor(&[h])?);
+        let mut want = Vec::new();
+        for at in 0..b * h * new {
+            let (row, head, i) = (at / (h * new), at / new % h, at % new);
+            let list = |t: &Tensor, j| t.i((row, head, j))?.to_vec1::<f32>();
+            let query = list(&q, i)?;
+            let mut total = f64::from(sinks.i(head)?.to_scalar::<f32>()?).exp();
+            let mut mix = vec![0f64; d];
+            for j in 0..=past + i {
+                let products = query.iter().zip(list(&k, j)?).map(|(q, k)| f64::from(q * k));
+                let weight = (products.sum::<f64>() / (d as f64).sqrt()).exp();
+                total += weight;
+                mix.iter_mut().zip(list(&v, j)?).for_each(|(m, v)| *m += weight * f64::from(v));
+            }
+            want.extend(mix.iter().map(|m| (m / total) as f32));
+        }
+        let want = Tensor::from_vec(want, (b, h, new, d), &device()?)?;
+        let mask = Tensor::from_vec(allowed(new, past), (1, 1, new, past + new), &device()?)?;
+        let got = (day.sinks)(&q, &k, &v, Some(&mask), &sinks);
+        let input = format!(
+            "{b} rows, {h} heads of width {d}, {new} new tokens after {past}, causal, random sinks"
+        );
+        close(&input, got, &want, TOLERANCE)?;
+    }
+    Ok(())
 }
 
 /// Tests every dimension of shapes from (A) to (A, B, C, D), including views.
