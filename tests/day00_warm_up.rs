@@ -28,15 +28,12 @@ checks::tests! {
     task_0_3_most_tokens_come_back => day::most_tokens_come_back,
     task_0_4_the_best_ids_become_text => day::the_best_ids_become_text,
     task_0_4_without_layers_the_text_comes_back => day::without_layers_the_text_comes_back,
-    task_0_5_a_bias_is_lent_to_every_vector => day::a_bias_is_lent_to_every_vector,
-    task_0_6_heads_come_first => day::heads_come_first,
-    task_0_6_heads_are_laid_out_anew => day::heads_are_laid_out_anew,
-    task_0_7_rows_are_picked => day::rows_are_picked,
-    task_0_8_the_last_position_is_left => day::the_last_position_is_left,
-    task_0_8_no_position_is_refused => day::no_position_is_refused,
-    task_0_9_a_product_is_in_f32 => day::a_product_is_in_f32,
-    task_0_10_rows_are_multiplied_with_rows => day::rows_are_multiplied_with_rows,
-    task_0_10_square_shapes_hide_nothing => day::square_shapes_hide_nothing,
+    task_0_5_the_last_position_is_returned => day::the_last_position_is_returned,
+    task_0_5_no_positions_are_refused => day::no_positions_are_refused,
+    task_0_6_direction_decides => day::direction_decides,
+    task_0_6_a_cat_is_near_a_dog => day::a_cat_is_near_a_dog,
+    task_0_6_nearest_equals_the_formula => day::nearest_equals_the_formula,
+    task_0_6_a_token_outside_is_refused => day::a_token_outside_is_refused,
 }
 
 #[test]

@@ -2,10 +2,10 @@
 //! error rather than a wrong number, so the checks explain what that error means.
 
 use super::checks::{
-    close, device, ensure, equal, for_candle_nn, golden_json, models_dir, refused, refused_calmly,
+    close, device, equal, for_candle_nn, golden_json, models_dir, refused, refused_calmly,
     tokenizer, Likely, Outcome, Random,
 };
-use candecode::kit::{error::plain, Tokenizer};
+use candecode::kit::Tokenizer;
 use candle_core::{DType, Device, Error, IndexOp, Module, Result, Tensor, D};
 
 // f32 sums of up to 192 products near 0.03: candle and torch add in different orders, which changes
@@ -19,12 +19,8 @@ pub struct Day {
     pub embed: fn(&Tensor, &Tensor) -> Result<Tensor>,
     pub score: fn(&Tensor, &Tensor) -> Result<Tensor>,
     pub best_text: fn(&Tokenizer, &Tensor) -> Result<String>,
-    pub add_bias: fn(&Tensor, &Tensor) -> Result<Tensor>,
-    pub heads_first: fn(&Tensor) -> Result<Tensor>,
-    pub pick_rows: fn(&Tensor, &[usize]) -> Result<Tensor>,
     pub last_position: fn(&Tensor) -> Result<Tensor>,
-    pub product_f32: fn(&Tensor, &Tensor) -> Result<Tensor>,
-    pub dot_products: fn(&Tensor, &Tensor) -> Result<Tensor>,
+    pub nearest: fn(&Tensor, u32, usize) -> Result<Vec<u32>>,
 }
 
 /// Fills the bundle from a module: the reader's, a known mistake, or the stub.
@@ -36,12 +32,8 @@ macro_rules! implementation {
             embed: code::embed,
             score: code::score,
             best_text: code::best_text,
-            add_bias: code::add_bias,
-            heads_first: code::heads_first,
-            pick_rows: code::pick_rows,
             last_position: code::last_position,
-            product_f32: code::product_f32,
-            dot_products: code::dot_products,
+            nearest: code::nearest_tokens,
         }
     }};
 }
@@ -193,7 +185,7 @@ pub fn the_best_ids_become_text(day: &Day) -> Outcome {
 
 pub fn without_layers_the_text_comes_back(day: &Day) -> Outcome {
     through_no_layers(day)
-        .likely("this runs tasks 0.1 to 0.4 in a row: if one of 0.1 to 0.3 fails, mend that first")
+        .likely("this runs tasks 0.1 to 0.4 in a row: if one of 0.1 to 0.3 fails, fix that first")
 }
 
 fn through_no_layers(day: &Day) -> Outcome {
@@ -210,97 +202,65 @@ fn through_no_layers(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_bias_is_lent_to_every_vector(day: &Day) -> Outcome {
-    let bias = Tensor::new(&[100f32, 200., 300., 400.], &device()?)?;
-    let x = counting(&[2, 3, 4])?;
-    let want: Vec<f32> = (0..24).map(|i| (i + 100 * (i % 4 + 1)) as f32).collect();
-    let want = Tensor::from_vec(want, (2, 3, 4), &device()?)?;
-    close("x (2, 3, 4), bias (4)", (day.add_bias)(&x, &bias), &want, 0.0).likely_even_of_an_error(
-        "an operator wants equal shapes; the broadcast_* functions lend the smaller one",
-    )
-}
-
-pub fn heads_come_first(day: &Day) -> Outcome {
-    let x = counting(&[2, 4, 3, 5])?;
-    let got = (day.heads_first)(&x)?;
-    let mut want = Vec::new();
-    for (b, h, t, d) in (0..120).map(|i| (i / 60, i / 20 % 3, i / 5 % 4, i % 5)) {
-        want.push((((b * 4 + t) * 3 + h) * 5 + d) as f32);
-    }
-    let want = Tensor::from_vec(want, (2, 3, 4, 5), &device()?)?;
-    close("x (2, 4, 3, 5), counting up", Ok(got), &want, 0.0)
-}
-
-pub fn heads_are_laid_out_anew(day: &Day) -> Outcome {
-    let got = (day.heads_first)(&counting(&[2, 4, 3, 5])?)?;
-    let product = got.matmul(&got.t()?);
-    let said = product.as_ref().err().map(plain).unwrap_or_default();
-    let said: String = said.chars().take_while(|c| *c != '{').collect();
-    ensure(
-        "the result times its own transpose",
-        product.is_ok() && got.is_contiguous(),
-        &format!("the numbers still lie in their old order; candle says: {}", said.trim()),
-    )
-}
-
-pub fn rows_are_picked(day: &Day) -> Outcome {
-    let x = counting(&[400, 3])?;
-    let rows = [7usize, 300, 0, 7];
-    let want: Vec<f32> =
-        rows.iter().flat_map(|r| (0..3).map(move |c| (3 * r + c) as f32)).collect();
-    let want = Tensor::from_vec(want, (4, 3), &device()?)?;
-    close("x (400, 3), rows [7, 300, 0, 7]", (day.pick_rows)(&x, &rows), &want, 0.0)
-        .likely_even_of_an_error(
-            "index_select takes a vector of u32, and the dimension to pick along",
-        )
-}
-
-pub fn the_last_position_is_left(day: &Day) -> Outcome {
+pub fn the_last_position_is_returned(day: &Day) -> Outcome {
     let want = Tensor::new(&[[8f32, 9., 10., 11.], [20., 21., 22., 23.]], &device()?)?;
     close("x (2, 3, 4), counting up", (day.last_position)(&counting(&[2, 3, 4])?), &want, 0.0)
-        .likely(
-        "`narrow` keeps a dimension of 1, `i` drops it; both count from 0, and neither knows -1",
-    )
+        .likely("`narrow` keeps the dimension with size 1, and `i` drops it; both count from 0")
 }
 
-pub fn no_position_is_refused(day: &Day) -> Outcome {
+pub fn no_positions_are_refused(day: &Day) -> Outcome {
     let x = Tensor::zeros((2, 0, 4), DType::F32, &device()?)?;
-    refused_calmly("x (2, 0, 4): no position", || (day.last_position)(&x))
+    refused_calmly("x (2, 0, 4): no positions", || (day.last_position)(&x))
 }
 
-pub fn a_product_is_in_f32(day: &Day) -> Outcome {
-    let device = device()?;
-    // 1 + 1/256 needs more digits than bf16 has; 2 and 0.5 don't.
-    let a = Tensor::new(&[[1f32 + 1.0 / 256.0, 1.0]], &device)?;
-    let b = Tensor::new(&[[2f32, 0.5], [1.0, 2.0]], &device)?;
-    let want = Tensor::new(&[[3f32 + 2.0 / 256.0, 2.5 + 0.5 / 256.0]], &device)?;
-    for dtype in [DType::BF16, DType::F16, DType::F32] {
-        let got = (day.product_f32)(&a, &b.to_dtype(dtype)?)?;
-        let input = format!("[[1.00390625, 1]] in f32, times [[2, 0.5], [1, 2]] in {dtype:?}");
-        equal(&format!("the type of {input}"), Ok(got.dtype()), &DType::F32)?;
-        // Every product and sum here is exact in f32.
-        close(&input, Ok(got), &want, 0.0)?;
+/// Direction, not distance and not the dot product: row 1 is short and exactly parallel to row 0,
+/// row 2 has the largest dot product, row 3 is closest in space, and row 4 points away.
+pub fn direction_decides(day: &Day) -> Outcome {
+    let rows = [[2f32, 0.], [0.5, 0.], [9., 9.], [2., 1.], [-2., 0.]];
+    let table = Tensor::new(&rows, &device()?)?;
+    for (id, n, want) in [(0, 3, vec![1, 3, 2]), (4, 2, vec![2, 3]), (0, 9, vec![1, 3, 2, 4])] {
+        let input = format!("rows (2, 0) (0.5, 0) (9, 9) (2, 1) (-2, 0), id {id}, n {n}");
+        equal(&input, (day.nearest)(&table, id, n), &want)?;
     }
     Ok(())
 }
 
-pub fn rows_are_multiplied_with_rows(day: &Day) -> Outcome {
-    let device = device()?;
-    let q = Tensor::new(&[[1f32, 0., 2.], [0., 1., 1.]], &device)?;
-    let k = Tensor::new(&[[1f32, 2., 3.], [4., 5., 6.], [0., 1., 0.], [2., 2., 2.]], &device)?;
-    // (1, 0, 2) · (4, 5, 6) = 16, and so on.
-    let want = Tensor::new(&[[7f32, 16., 0., 6.], [5., 11., 1., 4.]], &device)?;
-    close("q (2, 3), k (4, 3)", (day.dot_products)(&q, &k), &want, TOLERANCE)
+pub fn a_cat_is_near_a_dog(day: &Day) -> Outcome {
+    let (tokenizer, table) = (tokenizer()?, table()?);
+    let cat = tokenizer.encode(" cat")?[0];
+    let got = (day.nearest)(&table, cat, 3)
+        .and_then(|ids| ids.iter().map(|id| tokenizer.decode(&[*id])).collect::<Result<Vec<_>>>());
+    let want = [" dog", " bird", " mouse"].map(String::from).to_vec();
+    equal("the three tokens of story-3m closest to \" cat\"", got, &want)
 }
 
-pub fn square_shapes_hide_nothing(day: &Day) -> Outcome {
-    let mut random = Random::new(10);
-    let (q, k) = (random.tensor(&[3, 3])?, random.tensor(&[3, 3])?);
-    let (rows, others) = (q.to_vec2::<f32>()?, k.to_vec2::<f32>()?);
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
-    let want: Vec<f32> = rows.iter().flat_map(|a| others.iter().map(move |b| dot(a, b))).collect();
-    let want = Tensor::from_vec(want, (3, 3), &device()?)?;
-    close("q (3, 3), k (3, 3): every shape fits", (day.dot_products)(&q, &k), &want, TOLERANCE)
+/// Computes the cosines with plain numbers, in f64.
+pub fn nearest_equals_the_formula(day: &Day) -> Outcome {
+    let mut random = Random::new(13);
+    for _ in 0..10 {
+        let (v, c) = (2 + random.below(9), 2 + random.below(4));
+        let table = random.tensor(&[v, c])?;
+        let rows = table.to_vec2::<f32>()?;
+        let dot = |a: &[f32], b: &[f32]| -> f64 {
+            a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+        };
+        let id = random.below(v);
+        let cosine = |other: &usize| {
+            let (a, b) = (&rows[id], &rows[*other]);
+            dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+        };
+        let mut want: Vec<usize> = (0..v).filter(|other| *other != id).collect();
+        want.sort_by(|a, b| cosine(b).total_cmp(&cosine(a)));
+        let want: Vec<u32> = want.into_iter().map(|id| id as u32).collect();
+        let input = format!("a random table ({v}, {c}), id {id}, n {v}");
+        equal(&input, (day.nearest)(&table, id as u32, v), &want)?;
+    }
+    Ok(())
+}
+
+pub fn a_token_outside_is_refused(day: &Day) -> Outcome {
+    let table = Tensor::ones((3, 2), DType::F32, &device()?)?;
+    refused_calmly("a table of 3 rows, id 3", || (day.nearest)(&table, 3, 1))
 }
 
 /// Checks that every row of the chapter's table, torch to candle, compiles and does what it says.
