@@ -137,8 +137,11 @@ fn a_failing_check_says_what_is_wrong() {
         ("let scale = 1.0 / (q.dim(3)? as f64).sqrt();", "let scale = 1.0;"),
         ("(b, t, heads, width / heads))?.transpose(1, 2)", "(b, t, heads, width / heads))"),
         ("reshape((b, t, h * d))", "reshape((b, t, [h, d, h * d][b + 2]))"),
-        ("let project = |", "let project: fn(&Tensor, &Tensor) -> Result<Tensor> = |"),
-        ("x.contiguous()?.broadcast_matmul(&w.t()?)", "todo!(\"day 1, task 6: {x} by {w}\")"),
+        (
+            "softmax(&Tensor::cat(&[&scores, &sinks], 3)?, 3)?;",
+            "todo!(\"day 1, task 6: {sinks}\");",
+        ),
+        ("let weights = ", "let weights: Tensor = "),
     ]);
     let (text, code) = course.say(&["check", "day1"], "");
     insta::assert_snapshot!("five_failures", text);
