@@ -57,7 +57,7 @@ impl Model for Counted<'_> {
     }
 }
 
-/// What a replay produced, and when.
+/// The texts and times of a replay.
 struct Replay {
     begun: Instant,
     texts: Vec<Vec<u32>>,
@@ -75,7 +75,7 @@ impl Replay {
         text.push(token.id);
     }
 
-    /// Records all tokens of a loop whose row 0 is request `from`.
+    /// Records all tokens of a loop. Its row 0 is request `from`.
     fn drain(&mut self, from: usize, tokens: TokenIter) -> Result<()> {
         for token in tokens {
             self.push(from, &token?);

@@ -1,4 +1,4 @@
-//! What the reader's engine is worth: one trace of 24 requests (day 15's), replayed by the engine.
+//! Scores the reader's engine: it replays one trace of 24 requests, day 15's.
 //!
 //! Scores are appended to a file in the target directory, one line of JSON each. A damaged line is
 //! skipped, and nothing ever rewrites the file.
@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 /// The days that change how the trace is served. The last one that is the reader's serves it; day 7
 /// does if none is.
 const LOOPS: [u32; 5] = [10, 12, 15, 21, 23];
-/// Where transformers' texts of the trace are, relative to the root.
+/// Path of transformers' texts of the trace, relative to the root.
 const ORACLE: &str = "tests/oracle/day15.json";
 /// The time limit of a replay: only an endless loop reaches it.
 const LIMIT: Duration = Duration::from_secs(600);

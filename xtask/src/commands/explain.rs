@@ -36,10 +36,7 @@ struct Section {
 pub fn run(repo: &Repo, args: &Explain) -> Result<ExitCode> {
     let sections = sections(&repo.read(PAGE)?);
     let query = args.words.join(" ");
-    let mut found = find(&sections, &query);
-    if found.is_empty() {
-        found = find(&sections, query.lines().next().unwrap_or_default());
-    }
+    let found = find_pasted(&sections, &query);
     for (section, messages) in &found {
         say!("{}\n", paint(Color::Bold, &section.title));
         for part in &section.parts {
@@ -54,6 +51,17 @@ pub fn run(repo: &Repo, args: &Explain) -> Result<ExitCode> {
         note!("nothing about \"{query}\" in {PAGE}: try one word of the message");
     }
     Ok(ExitCode::from(u8::from(found.is_empty())))
+}
+
+/// Returns the sections about a query: those of a compiler's error code if it has one, else those
+/// about the whole text, else those about its first line.
+fn find_pasted<'a>(sections: &'a [Section], query: &str) -> Vec<(&'a Section, Vec<&'a String>)> {
+    let code = query.split(|c: char| !c.is_alphanumeric()).find(|word| {
+        word.len() == 5 && word.starts_with('E') && word[1..].bytes().all(|b| b.is_ascii_digit())
+    });
+    let first_line = query.lines().next();
+    let queries = code.into_iter().chain([query]).chain(first_line);
+    queries.map(|query| find(sections, query)).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
 /// Parses the page into sections. Each paragraph is one part, and so is a command with its output.
@@ -146,7 +154,10 @@ mod tests {
         let page = include_str!("../../../book/src/when_something_goes_wrong.md");
         let sections = sections(page);
         let titles = |query: &str| -> Vec<&str> {
-            find(&sections, query).iter().map(|(section, _)| section.title.as_str()).collect()
+            find_pasted(&sections, query)
+                .iter()
+                .map(|(section, _)| section.title.as_str())
+                .collect()
         };
         assert_eq!(titles("gated")[0], "A model that is private or gated");
         let pasted = "error: me/mine: could not fetch config.json: https://huggingface.co is out \
@@ -157,6 +168,10 @@ mod tests {
             (
                 "error[E0308]: mismatched types\n   --> src/day01_attention.rs:42:5\n    |\n42  |     \
                  x.matmul(&y)\n    |     ^^^^ expected `Tensor`, found `Result<Tensor, Error>`",
+                "error[E0308]: mismatched types",
+            ),
+            (
+                "error[E0308]: `?` operator has incompatible types",
                 "error[E0308]: mismatched types",
             ),
             ("mismatched types", "error[E0308]: mismatched types"),
