@@ -1,5 +1,5 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 15: the scheduler. Requests come and go while one batch keeps running: admit, step, retire.
+//! Day 15: the scheduler. Requests come and go while one batch keeps running.
 
 use candecode::day07_greedy::Sequence;
 use candecode::day12_batching::{batch_step, prefill_step, Row};
@@ -7,33 +7,34 @@ use candecode::kit::{Batch, Model, Request, SchedulerInterface, SchedulerLoad, T
 use candle_core::{bail, Result};
 use std::collections::VecDeque;
 
-/// Positions of padding to put in front of the running rows, and in front of the new row, when a
-/// cache of `new` positions joins a running one of `running`: the shorter is padded on the left. In
-/// this order: (of the running rows, of the new row).
+/// Returns the padding that each side needs when a cache of `new` columns joins one of `running`
+/// columns: (columns for the running rows, columns for the new row). The shorter side is padded on
+/// the left until both are equally long.
 pub fn paddings(running: usize, new: usize) -> (usize, usize) {
-    // task 15.1: what each side lacks to be as long as the other
-    todo!("day 15, task 1: what each side lacks to be as long as the other")
+    // task 15.1: Compute the padding for each side
+    todo!("day 15, task 1: Compute the padding for each side")
 }
 
-/// Makes an empty cache that rows can join: day 12's, not `NoCache`.
+/// Creates an empty cache that rows can join: day 12's, not `NoCache`.
 pub type NewCache = Box<dyn Fn() -> Box<dyn Batch>>;
 
-/// Continuous batching (Yu et al. 2022, *Orca*; vLLM's scheduler): one running batch, first come
-/// first served, under a bound on the positions that its cache may come to hold.
+/// Continuous batching (Yu et al. 2022, *Orca*; vLLM's scheduler): one running batch, first come,
+/// first served, with a bound on the number of positions in its cache.
 pub struct Scheduler<'a> {
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
     new_cache: NewCache,
     max_batch_tokens: usize,
-    /// Sequences that wait for their prefill, in order of arrival.
+    /// Sequences that are waiting for their prefill, in order of arrival.
     pub waiting: VecDeque<Sequence<'a>>,
-    /// Rows that run.
+    /// Running rows, in the order of the cache's rows.
     pub running: Vec<Row<'a>>,
     cache: Box<dyn Batch>,
 }
 
 impl<'a> Scheduler<'a> {
-    /// An idle scheduler.
+    /// Creates an idle scheduler. Its cache holds at most `max_batch_tokens` positions, padding
+    /// included.
     pub fn new(
         model: &'a dyn Model,
         tokenizer: &'a Tokenizer,
@@ -51,17 +52,18 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// How long a sequence may become: never longer than the context.
+    /// Returns how long a sequence may become, in tokens, prompt included. Never more than the
+    /// context.
     fn max_len(&self, sequence: &Sequence) -> usize {
         let context = self.model.config().max_position_embeddings;
         sequence.prompt_len.saturating_add(sequence.request.max_new_tokens).min(context)
     }
 
-    /// Puts a request at the end of the queue.
+    /// Adds a request to the end of the queue.
     ///
     /// # Errors
-    /// If its prompt does not fit the model, it asks for no token, or it alone would pass the
-    /// bound.
+    /// If its prompt doesn't fit the model, it asks for no tokens, or it would exceed the bound
+    /// even alone.
     pub fn submit(&mut self, mut request: Request<'a>) -> Result<()> {
         request.fit(self.model)?;
         if request.max_new_tokens == 0 {
@@ -78,63 +80,88 @@ impl<'a> Scheduler<'a> {
         Ok(())
     }
 
-    /// Whether the first request in the queue fits beside the running rows, if every sequence grows
-    /// as long as it may. Rows are padded to the longest, so the cache holds rows × longest
-    /// positions. If none waits, it is false.
+    /// Returns whether the first request in the queue can join the running rows, assuming that
+    /// every sequence grows as long as it may. Rows are padded to the longest, so the cache holds
+    /// rows × longest positions. False if the queue is empty.
     pub fn has_room(&self) -> bool {
-        // task 15.2: rows, the next one's too, times the longest they may become
-        todo!("day 15, task 2: rows, the next one's too, times the longest they may become")
+        // task 15.2: Decide whether the first request in the queue fits
+        todo!("day 15, task 2: Decide whether the first request in the queue fits")
     }
 
-    /// Runs a new sequence's prompt in a cache of its own, beside the batch. Its row, its first
-    /// token, and that cache. If no token can be chosen, the row has ended with
+    /// Runs a new sequence's prompt in a cache of its own and chooses the first token. Returns the
+    /// row, the token, and that cache. If no token can be chosen, the row ends with
     /// `FinishReason::Failed`.
     ///
     /// # Errors
     /// If the model fails.
     pub fn prefill(&mut self, sequence: Sequence<'a>) -> Result<(Row<'a>, Token, Box<dyn Batch>)> {
-        // task 15.3: one pass over the prompt, in a cache of its own; its first token
-        todo!("day 15, task 3: one pass over the prompt, in a cache of its own; its first token")
+        // task 15.3: Run the prompt in a cache of its own, and choose the first token
+        todo!("day 15, task 3: Run the prompt in a cache of its own, and choose the first token")
     }
 
-    /// Takes a new row and its cache into the batch: it becomes the last row, and the shorter side
-    /// is padded.
+    /// Adds a prefilled row and its cache to the batch, as the last row. The shorter side is
+    /// padded. If no row is running, the new cache replaces the batch's.
     ///
     /// # Errors
-    /// If the caches do not fit together.
+    /// If the caches can't be joined.
     pub fn join(&mut self, mut row: Row<'a>, cache: Box<dyn Batch>) -> Result<()> {
-        // task 15.4: replace a cache without rows; else both sides learn their padding
-        todo!("day 15, task 4: replace a cache without rows; else both sides learn their padding")
+        // task 15.4: Add the row and its cache to the batch
+        todo!("day 15, task 4: Add the row and its cache to the batch")
     }
 
-    /// Admits requests while there is room, in order of arrival: none overtakes another. Their
-    /// first tokens.
+    /// Admits requests while there is room, in order of arrival, and returns their first tokens. No
+    /// request overtakes another. One that ends with its first token doesn't join the batch.
     ///
     /// # Errors
-    /// As [`Scheduler::prefill`], or if the caches do not fit together.
+    /// If the model fails, or the caches can't be joined.
     pub fn admit(&mut self) -> Result<Vec<Token>> {
-        // task 15.5: while there is room, prefill the first; it joins if it goes on
-        todo!("day 15, task 5: while there is room, prefill the first; it joins if it goes on")
+        // task 15.5: Admit requests while there is room
+        todo!("day 15, task 5: Admit requests while there is room")
     }
 
-    /// One turn: admits, then gives every running row, the new ones too, one more token, and
-    /// retires the rows that ended. All the tokens of this turn.
+    /// Makes one turn: admits requests, generates one token for every running row, new ones
+    /// included, and retires the rows that have ended. Returns all tokens of the turn.
     ///
     /// # Errors
-    /// If the model fails. That is the end of the scheduler: the tokens of the turn are lost.
-    pub fn step(&mut self) -> Result<Vec<Token>> {
-        // task 15.6: admit, then one step of the batch; every token is handed on
-        todo!("day 15, task 6: admit, then one step of the batch; every token is handed on")
+    /// If the model fails. The tokens of the turn are lost, and the scheduler can't be used again.
+    pub fn turn(&mut self) -> Result<Vec<Token>> {
+        // task 15.6: Admit, then make one step of the batch
+        todo!("day 15, task 6: Admit, then make one step of the batch")
     }
 
-    /// True when there is nothing left to do.
+    /// Returns whether there is nothing left to do.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.running.is_empty()
     }
 }
 
-/// How day 20's loop drives this scheduler. Its `step` is smaller than the one above, so that a
-/// first token needn't wait for other prompts: one prefill if there is room, else one pass.
+/// A text's stay in the batch, if it takes all the tokens that it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stay {
+    /// The length that it may grow to, in tokens, prompt included.
+    pub max_len: usize,
+    /// The number of turns that it is in the batch, at least 1. For a running text, counted from
+    /// this turn.
+    pub turns: usize,
+}
+
+/// Backfilling: returns the place in the queue of the first request that may overtake without
+/// making the first in the queue wait longer. None if there isn't one, or if the first needn't
+/// wait.
+///
+/// All texts are assumed to stay as long as they may. A request that is admitted now is in the
+/// batch for its `turns`, beginning with this one. In any turn, a request can be admitted if rows ×
+/// longest is at most `bound`, as in [`Scheduler::has_room`]. The first in the queue fits alone.
+///
+/// The rule is EASY backfilling (Lifka 1995), with which batch schedulers of supercomputers fill
+/// gaps.
+pub fn backfill(running: &[Stay], waiting: &[Stay], bound: usize) -> Option<usize> {
+    // task 15.7 (challenge): Find a request that may overtake without harm
+    todo!("day 15, task 7: Find a request that may overtake without harm")
+}
+
+/// How day 20's loop drives this scheduler. A step is smaller than a turn, so that a first token
+/// needn't wait for other prompts: it's one prefill if there is room, or else one pass.
 impl<'a> SchedulerInterface<'a> for Scheduler<'a> {
     fn submit(&mut self, request: Request<'a>) -> Result<()> {
         Scheduler::submit(self, request)
@@ -149,8 +176,8 @@ impl<'a> SchedulerInterface<'a> for Scheduler<'a> {
         stepped
     }
 
-    /// A waiting row leaves at once. A running row can't be taken out of the cache between two
-    /// passes, so its bound becomes 0: it finds itself full after the next pass, and is retired.
+    /// Removes a waiting row at once. A running row can't leave the cache between two passes, so
+    /// its bound becomes 0: after the next pass it is full, and retires.
     fn cancel(&mut self, id: usize) {
         self.waiting.retain(|sequence| sequence.request.id != id);
         for row in &mut self.running {
@@ -166,8 +193,8 @@ impl<'a> SchedulerInterface<'a> for Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// Prefills the first waiting row if there is room for it. Otherwise, or if that row has ended
-    /// with its first token, the batch makes a step: many short requests can't hold it up.
+    /// Prefills the first waiting row if there is room. Otherwise, or if that row has ended with
+    /// its first token, makes a step of the batch, so that many short requests can't hold it up.
     fn prefill_or_decode(&mut self) -> Result<Vec<Token>> {
         let mut tokens = Vec::new();
         if self.has_room() {

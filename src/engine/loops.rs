@@ -278,7 +278,7 @@ impl LoopPlan {
         }
         let mut going = true;
         while going && !scheduler.is_idle() {
-            for token in scheduler.step()? {
+            for token in scheduler.turn()? {
                 going &= on_token(token)?;
             }
         }

@@ -89,7 +89,7 @@ pub enum Do {
     Prefill(Ask),
     PrefillAndJoin(Ask),
     Admit,
-    Step,
+    Turn,
 }
 
 /// The scheduler's state after an operation.
@@ -114,7 +114,11 @@ pub struct Seen {
 pub struct Day {
     pub paddings: fn(usize, usize) -> (usize, usize),
     pub run: for<'a> fn(&'a Setup<'a>, Vec<Do>) -> Result<Vec<Seen>>,
+    pub backfill: fn(&[Text], &[Text], usize) -> Option<usize>,
 }
+
+/// A text for `backfill`: the length it may grow to, and its turns in the batch.
+pub type Text = (usize, usize);
 
 /// Fills the bundle from a module: the reader's, a known mistake, or the stub.
 macro_rules! implementation {
@@ -147,7 +151,7 @@ macro_rules! implementation {
                             scheduler.join(row, cache)?;
                         }
                         day::Do::Admit => tokens = scheduler.admit()?,
-                        day::Do::Step => tokens = scheduler.step()?,
+                        day::Do::Turn => tokens = scheduler.turn()?,
                     }
                     let row = |row: &candecode::day12_batching::Row| {
                         (row.sequence.request.id, row.padding, row.sequence.tokens.clone())
@@ -158,6 +162,15 @@ macro_rules! implementation {
                     all.push(day::Seen { room, tokens, positions, running, waiting, idle });
                 }
                 Ok(all)
+            },
+            backfill: |running, waiting, bound| {
+                let stays = |texts: &[day::Text]| -> Vec<code::Stay> {
+                    let stay = |(max_len, turns): &day::Text| {
+                        code::Stay { max_len: *max_len, turns: *turns }
+                    };
+                    texts.iter().map(stay).collect()
+                };
+                code::backfill(&stays(running), &stays(waiting), bound)
             },
         }
     }};
@@ -269,7 +282,7 @@ impl<'a> Case<'a> {
         for step in 0..=last + steps {
             let now = arrivals.iter().filter(|(at, _)| *at == step);
             script.extend(now.map(|(_, ask)| Do::Submit(ask.clone())));
-            script.push(Do::Step);
+            script.push(Do::Turn);
         }
         let context = self.model.config().max_position_embeddings;
         let seen = self.run(day, script)?;
@@ -277,7 +290,7 @@ impl<'a> Case<'a> {
         let mut first = Vec::new();
         for seen in &seen {
             let idle = seen.running.is_empty() && seen.waiting.is_empty();
-            let who = format!("{input}: idle while {:?} run", seen.running);
+            let who = format!("{input}: is_idle while {:?} run", seen.running);
             equal(&format!("{who}, and {:?} wait", seen.waiting), Ok(seen.idle), &idle)?;
             for token in &seen.tokens {
                 let tokens = all.entry(token.row).or_default();
@@ -303,7 +316,7 @@ impl<'a> Case<'a> {
         }
         let want: Vec<usize> = arrivals.iter().map(|(_, ask)| ask.id).collect();
         equal(&format!("{input}: who gets a first token, in order"), Ok(first), &want)
-            .likely("first come, first served: who does not fit yet is waited for")?;
+            .likely("first come, first served: if the first doesn't fit yet, all others wait")?;
         let Some(end) = seen.last() else { return Ok(all) };
         let idle = end.running.is_empty() && end.waiting.is_empty();
         ensure(&format!("{input}: after {} steps", seen.len()), idle, "some still run or wait")?;
@@ -321,7 +334,7 @@ impl<'a> Case<'a> {
         };
         for (_, ask) in arrivals {
             let tokens = got.get(&ask.id).map(Vec::as_slice).unwrap_or_default();
-            let input = format!("{input}: request {}, its ids, its text and why it ends", ask.id);
+            let input = format!("{input}: request {}, (ids, text, finish reason)", ask.id);
             equal(&input, Ok(plain(tokens)), &plain(&self.alone(ask)?))?;
         }
         Ok(())
@@ -343,9 +356,9 @@ fn each(input: &str, got: &BTreeMap<usize, Vec<Token>>, want: &[(usize, Vec<u32>
 pub fn paddings_by_hand(day: &Day) -> Outcome {
     for (held, other, want) in [(9, 4, (0, 5)), (4, 9, (5, 0)), (6, 6, (0, 0)), (1, 20, (19, 0))] {
         let input =
-            format!("{held} positions run, a new row has {other}: padding in front of (them, it)");
+            format!("{held} columns run, a new row has {other}: padding of (running, new) rows");
         equal(&input, Ok((day.paddings)(held, other)), &want)
-            .likely("the shorter side is padded, by what it lacks")?;
+            .likely("the shorter side gets the difference")?;
     }
     Ok(())
 }
@@ -384,14 +397,14 @@ pub fn room_by_hand(day: &Day) -> Outcome {
         ),
         (4, 20, vec![3, 3], vec![3], false, "3 rows × 7 = 21"),
         (4, 20, vec![], vec![16], true, "nothing runs: 16 + 4 = 20"),
-        (4, 20, vec![3], vec![], false, "nobody waits"),
+        (4, 20, vec![3], vec![], false, "the queue is empty"),
         (
             4,
             9,
             vec![4],
             vec![1],
             false,
-            "2 rows × 8 = 16: what a sequence may grow to counts, not what it is now",
+            "2 rows × 8 = 16: count what a sequence may become, not what it is now",
         ),
         (30, 40, vec![3], vec![2], true, "no sequence outgrows the context: 2 rows × 20 = 40"),
         (30, 39, vec![3], vec![2], false, "each may grow to the context: 2 rows × 20 = 40"),
@@ -435,16 +448,15 @@ pub fn only_the_first_in_the_queue_counts(day: &Day) -> Outcome {
         let input = format!(
             "a prompt of 3 tokens runs, {waiting:?} wait, 4 new each, at most 19 tokens: room"
         );
-        equal(&input, got, &want).likely(
-            "only the first in the queue is asked for: whoever comes later waits behind it",
-        )?;
+        equal(&input, got, &want)
+            .likely("only the first in the queue counts: all later ones wait behind it")?;
     }
     Ok(())
 }
 
 // 15.3
 
-pub fn a_prompt_in_a_cache_of_its_own(day: &Day) -> Outcome {
+pub fn a_prompt_gets_its_own_cache(day: &Day) -> Outcome {
     let group = group("stories")?;
     let model = Watched::new(model(&group.model)?);
     let case = Case::new(&model);
@@ -458,7 +470,7 @@ pub fn a_prompt_in_a_cache_of_its_own(day: &Day) -> Outcome {
     let pass = |ids: &[u32]| (vec![ids.to_vec()], vec![(0..ids.len() as u32).collect::<Vec<_>>()]);
     let want = vec![pass(&a.prompt_ids), pass(&b.prompt_ids)];
     equal(&format!("{input}: (ids, positions) of every pass"), Ok(passes), &want)
-        .likely("a newcomer's prompt stands at positions from 0, whatever runs beside it")?;
+        .likely("a newcomer's positions begin at 0, whatever else is running")?;
     equal(&format!("{input}: positions of its cache"), Ok(seen[1].positions), &Some(4))
         .likely("a newcomer's prompt goes into an empty cache of its own")?;
     let token = seen[1].tokens.first().map(|token| (token.row, token.id));
@@ -470,7 +482,7 @@ pub fn a_prompt_in_a_cache_of_its_own(day: &Day) -> Outcome {
 
 // 15.4
 
-pub fn both_sides_learn_of_their_padding(day: &Day) -> Outcome {
+pub fn both_sides_update_their_padding(day: &Day) -> Outcome {
     let group = group("stories")?;
     let model = Watched::new(model(&group.model)?);
     let case = Case::new(&model);
@@ -491,7 +503,7 @@ pub fn both_sides_learn_of_their_padding(day: &Day) -> Outcome {
             want.len()
         );
         equal(&input, Ok(padding(seen)), &want)
-            .likely("a longer newcomer pads all who run; a shorter one is padded itself")?;
+            .likely("a longer newcomer pads all running rows; a shorter one is padded itself")?;
     }
     let order = [4, 1, 3];
     let seen = case.run(day, order.map(|i| Do::PrefillAndJoin(group.ask(i))).into())?;
@@ -500,7 +512,7 @@ pub fn both_sides_learn_of_their_padding(day: &Day) -> Outcome {
         .likely("padding adds up: 1 position for the second, 12 more for the third")
 }
 
-pub fn a_batch_that_ran_empty_is_replaced(day: &Day) -> Outcome {
+pub fn an_empty_batch_is_replaced(day: &Day) -> Outcome {
     let group = group("stories")?;
     let model = Watched::new(model(&group.model)?);
     let case = Case::new(&model);
@@ -508,14 +520,15 @@ pub fn a_batch_that_ran_empty_is_replaced(day: &Day) -> Outcome {
     // its columns.
     let ends = Ask { most: 2, ..group.ask(3) };
     let tasks =
-        vec![Do::PrefillAndJoin(ends), Do::Step, Do::PrefillAndJoin(group.ask(0)), Do::Step];
+        vec![Do::PrefillAndJoin(ends), Do::Turn, Do::PrefillAndJoin(group.ask(0)), Do::Turn];
     let seen = case.run(day, tasks)?;
     let rows: Vec<_> = seen.iter().map(|seen| seen.running.len()).collect();
     equal("a row joins, ends, another joins, steps: rows", Ok(rows), &vec![1, 0, 1, 1])?;
     let input = "16 tokens ran and ended, a prompt of 4 tokens joins";
     let padding = seen[2].running[0].1;
-    equal(&format!("{input}: its padding"), Ok(padding), &0)
-        .likely("where no row runs, the new cache replaces the old one, and nothing is padded")?;
+    equal(&format!("{input}: its padding"), Ok(padding), &0).likely(
+        "if no row is running, the new cache replaces the old one, and nothing is padded",
+    )?;
     let got = seen[3].tokens.iter().map(|token| token.id).collect::<Vec<_>>();
     let want = vec![group.texts[0].new_ids[1]];
     equal(&format!("{input}: its second token"), Ok(got), &want)
@@ -524,7 +537,7 @@ pub fn a_batch_that_ran_empty_is_replaced(day: &Day) -> Outcome {
 
 // 15.5
 
-pub fn who_ended_at_once_never_joins(day: &Day) -> Outcome {
+pub fn a_text_of_one_token_never_joins(day: &Day) -> Outcome {
     let group = group("commas")?;
     let model = model(&group.model)?;
     let case = Case::new(&*model);
@@ -543,7 +556,7 @@ pub fn who_ended_at_once_never_joins(day: &Day) -> Outcome {
         .likely("a text that ended needs no place in the batch")
 }
 
-pub fn nobody_overtakes(day: &Day) -> Outcome {
+pub fn no_request_overtakes(day: &Day) -> Outcome {
     let group = group("stories")?;
     let model = model(&group.model)?;
     let who = |bound: usize| {
@@ -571,7 +584,7 @@ pub fn the_cache_stays_within_the_bound(day: &Day) -> Outcome {
     let lens = [60, 2, 2, 2, 2, 2, 2, 2];
     let asks = lens.iter().enumerate().map(|(id, len)| Ask::new(id, &vec![5; *len], 3, &[]));
     let mut script: Vec<Do> = asks.map(Do::Submit).collect();
-    script.extend((0..12).map(|_| Do::Step));
+    script.extend((0..12).map(|_| Do::Turn));
     let seen = case.run(day, script)?;
     let input = "prompts of 60 tokens and of 7 times 2, 3 new each, at most 100";
     let held = model.held.take().into_iter().max();
@@ -590,7 +603,7 @@ pub fn no_token_is_lost(day: &Day) -> Outcome {
     let model = model(&group.model)?;
     let case = Case::new(&*model);
     let script =
-        vec![Do::Submit(group.ask(0)), Do::Step, Do::Submit(group.ask(4)), Do::Step, Do::Step];
+        vec![Do::Submit(group.ask(0)), Do::Turn, Do::Submit(group.ask(4)), Do::Turn, Do::Turn];
     let seen = case.run(day, script)?;
     let mut got: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for token in seen.iter().flat_map(|seen| &seen.tokens) {
@@ -604,18 +617,18 @@ pub fn no_token_is_lost(day: &Day) -> Outcome {
         Ok([0, 4].map(|i| got.get(&i).and_then(|ids| ids.first()).copied())),
         &[0, 4].map(|i| Some(group.texts[i].new_ids[0])),
     )
-    .likely("the step that admits a request gives its first token, too")?;
+    .likely("the turn that admits a request returns its first token, too")?;
     for (id, row) in
         seen.last().into_iter().flat_map(|seen| &seen.running).map(|(id, _, row)| (*id, row))
     {
         let want = row[group.texts[id].prompt_ids.len()..].to_vec();
         let ids = got.get(&id).cloned().unwrap_or_default();
-        equal(&format!("{input}: the tokens given, and those in row {id}"), Ok(ids), &want)?;
+        equal(&format!("{input}: tokens returned for row {id}"), Ok(ids), &want)?;
     }
     Ok(())
 }
 
-pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
+pub fn a_failed_row_ends_alone(day: &Day) -> Outcome {
     // Once three tokens have been seen, the model allows only token 1, and the request forbids that
     // one.
     let model = Witness::new(2, 20, 200, |seen| match seen.len() {
@@ -626,7 +639,7 @@ pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
     let ask = |id, prompt: &[u32], without| Ask { without, ..Ask::new(id, prompt, 9, &[]) };
     let run = |asks: Vec<Ask>| -> Result<(BTreeMap<usize, Vec<Token>>, bool)> {
         let mut script: Vec<Do> = asks.into_iter().map(Do::Submit).collect();
-        script.extend((0..9).map(|_| Do::Step));
+        script.extend((0..9).map(|_| Do::Turn));
         let seen = case.run(day, script)?;
         let idle = seen.last().is_some_and(|seen| seen.idle);
         let mut tokens: BTreeMap<usize, Vec<Token>> = BTreeMap::new();
@@ -647,29 +660,29 @@ pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
             Err(error) => {
                 return equal(&format!("{input}: the scheduler"), Err(error), &())
                     .likely_even_of_an_error(
-                        "the error is that row's, and its token carries it: the others go on",
+                        "the error belongs to that row, and its token carries it; the others go on",
                     );
             }
         };
         let failed = got.remove(&1).unwrap_or_default();
         equal(&format!("{input}: the tokens of the others, idle"), Ok((got, idle)), &want)
-            .likely("they are what they'd be without request 1")?;
+            .likely("they must be what they are without request 1")?;
         let ends: Vec<_> = failed.iter().map(|t| (t.finish, t.error.is_some())).collect();
         let mut want = vec![(None, false); new];
         want.push((Some(FinishReason::Failed), true));
         equal(&format!("{input}: its own, (finish, has an error)"), Ok(ends), &want)
-            .likely("the last token of a row that fails says so")?;
+            .likely("the last token of a failed row carries the error")?;
     }
     Ok(())
 }
 
-pub fn what_cannot_run_is_refused(day: &Day) -> Outcome {
+pub fn impossible_requests_are_refused(day: &Day) -> Outcome {
     let model = Fake::wants(100, 20, 50, |ids| ids[ids.len() - 1] + 1);
     let tokenizer = tokenizer()?;
     let run = |most: usize, bound: usize, caches: Caches, prompt: usize, step: bool| {
         let setup = Setup { model: &model, tokenizer: &tokenizer, caches, bound };
         let mut script = vec![Do::Submit(Ask::new(0, &vec![5; prompt], most, &[0]))];
-        script.extend(step.then_some(Do::Step));
+        script.extend(step.then_some(Do::Turn));
         let seen = (day.run)(&setup, script)?;
         Ok(seen.iter().map(|seen| seen.tokens.len()).sum::<usize>())
     };
@@ -678,7 +691,7 @@ pub fn what_cannot_run_is_refused(day: &Day) -> Outcome {
     equal(&format!("{input}, 1 new: tokens of a step"), run(1, 5, none, 4, true), &1)?;
     refused(&format!("{input}, 0 new"), run(0, 5, none, 4, false), &["max_new_tokens"])?;
     refused(&format!("{input}, 2 new"), run(2, 5, none, 4, false), &["6"])
-        .likely("it could never be admitted, and all behind it would wait for ever")?;
+        .likely("it could never be admitted, and all requests behind it would wait forever")?;
     refused("an empty prompt", run(1, 5, none, 0, false), &["empty"])?;
     refused("a prompt of 21, a context of 20", run(1, 50, none, 21, false), &["context"])
 }
@@ -745,7 +758,7 @@ pub fn in_any_order_of_arrival(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn when_the_batch_ran_empty(day: &Day) -> Outcome {
+pub fn after_the_batch_ran_empty(day: &Day) -> Outcome {
     let group = group("commas")?;
     let model = model(&group.model)?;
     let case = Case { bound: 32, ..Case::new(&*model) };
@@ -755,7 +768,7 @@ pub fn when_the_batch_ran_empty(day: &Day) -> Outcome {
     )
 }
 
-pub fn sampled_it_equals_alone(day: &Day) -> Outcome {
+pub fn sampled_texts_equal_alone(day: &Day) -> Outcome {
     let group = group("commas")?;
     let model = model(&group.model)?;
     let case = Case { bound: 140, ..Case::new(&*model) };
@@ -765,10 +778,10 @@ pub fn sampled_it_equals_alone(day: &Day) -> Outcome {
         order.iter().enumerate().map(|(place, i)| (2 * place, sampled(*i))).collect();
     let input = format!("{}, sampled with --rng chacha --seed 15, requests {order:?}", group.model);
     case.serve_as_alone(day, &input, &arrivals)
-        .likely("every request draws from a stream of its own number, whatever row it is in")
+        .likely("each request draws from the stream of its own id, in any row")
 }
 
-pub fn requests_have_their_own_parameters(day: &Day) -> Outcome {
+pub fn each_request_has_its_own_parameters(day: &Day) -> Outcome {
     let group = group("stories")?;
     let model = model(&group.model)?;
     let case = Case::new(&*model);
@@ -789,8 +802,7 @@ pub fn requests_have_their_own_parameters(day: &Day) -> Outcome {
             forbidden",
         group.model
     );
-    case.serve_as_alone(day, &input, &arrivals)
-        .likely("a row is asked by its own sequence, with its own request")?;
+    case.serve_as_alone(day, &input, &arrivals).likely("each row follows its own request")?;
     let ends: Vec<_> = arrivals
         .iter()
         .map(|(_, ask)| Ok(case.alone(ask)?.last().and_then(|token| token.finish)))
@@ -817,4 +829,111 @@ pub fn to_the_end_of_the_context(day: &Day) -> Outcome {
         context - 4
     );
     case.serve_as_alone(day, &input, &arrivals)
+}
+
+// 15.7
+
+pub fn overtaking_by_hand(day: &Day) -> Outcome {
+    type Question<'a> = (&'a [Text], &'a [Text], usize, Option<usize>, &'a str);
+    let cases: [Question; 11] = [
+        (&[(16, 2), (16, 6)], &[], 48, None, "the queue is empty"),
+        (&[(16, 2), (16, 6)], &[(16, 9), (4, 1)], 48, None, "the first has room: 3 × 16 = 48"),
+        (
+            &[(4, 5)],
+            &[(4, 5), (4, 1)],
+            48,
+            None,
+            "the first has room, and the other waits its turn",
+        ),
+        (&[(16, 2), (16, 6)], &[(24, 9)], 48, None, "there is no other request"),
+        (
+            &[(16, 2), (16, 6)],
+            &[(24, 9), (10, 3), (20, 1), (12, 2)],
+            48,
+            Some(3),
+            "the first has room in 2 turns; 1 is still there then, 2 has no room now, and 3 has \
+                left in time",
+        ),
+        (&[(16, 2), (16, 6)], &[(24, 9), (12, 3)], 48, None, "3 rows × 24 = 72 in 2 turns"),
+        (&[(16, 2), (16, 6)], &[(24, 9), (8, 4)], 48, None, "3 rows × 24 = 72, not 16 + 8 + 24"),
+        (
+            &[(10, 1), (10, 1), (10, 9)],
+            &[(25, 9), (10, 9)],
+            75,
+            Some(1),
+            "it stays longer, and there is room for both: 3 rows × 25 = 75",
+        ),
+        (
+            &[(10, 1), (10, 1), (10, 9)],
+            &[(25, 9), (10, 9)],
+            74,
+            None,
+            "3 rows × 25 = 75, and the first would have to wait for longer than a turn",
+        ),
+        (&[(9, 5)], &[(20, 9), (4, 5), (4, 1)], 20, Some(1), "5 turns from now both have left"),
+        (&[(9, 5)], &[(20, 9), (4, 6), (4, 1)], 20, Some(2), "only one of them has left in time"),
+    ];
+    let ask = |(running, waiting, bound, ..): &Question| (day.backfill)(running, waiting, *bound);
+    let answers: Vec<Option<usize>> = cases.iter().map(ask).collect();
+    for (got, (running, waiting, bound, want, why)) in answers.iter().zip(&cases) {
+        let input = format!(
+            "running {running:?}, waiting {waiting:?} (length, turns), at most {bound} positions \
+                (your code's answers to all {} questions: {answers:?})",
+            cases.len()
+        );
+        equal(&input, Ok(*got), want).likely(why)?;
+    }
+    Ok(())
+}
+
+/// Plays turns until the first in the queue has room, and returns how many that takes.
+fn turns_of_waiting(running: &[Text], first: Text, bound: usize) -> usize {
+    let mut rows = running.to_vec();
+    let mut turns = 0;
+    while !have_room(&rows, first, bound) {
+        turns += 1;
+        rows.iter_mut().for_each(|row| row.1 -= 1);
+        rows.retain(|row| row.1 > 0);
+    }
+    turns
+}
+
+fn have_room(rows: &[Text], new: Text, bound: usize) -> bool {
+    let longest = rows.iter().map(|row| row.0).fold(new.0, usize::max);
+    (rows.len() + 1) * longest <= bound
+}
+
+pub fn the_first_never_waits_longer(day: &Day) -> Outcome {
+    let mut random = Random::new(157);
+    let mut overtaken = 0;
+    for _ in 0..400 {
+        let bound = 30 + random.below(40);
+        let mut text = |shortest: usize| (shortest + random.below(12), 1 + random.below(6));
+        let mut running: Vec<Text> = Vec::new();
+        for _ in 0..3 {
+            let row = text(2);
+            if have_room(&running, row, bound) {
+                running.push(row);
+            }
+        }
+        // The first is longer, so that others may have room when it hasn't.
+        let waiting = [text(14), text(2), text(2), text(2), text(2)];
+        let first = waiting[0];
+        let alone = turns_of_waiting(&running, first, bound);
+        let harmless = |other: &Text| {
+            let with = [running.clone(), vec![*other]].concat();
+            have_room(&running, *other, bound) && turns_of_waiting(&with, first, bound) == alone
+        };
+        let want = match alone {
+            0 => None,
+            _ => waiting[1..].iter().position(harmless).map(|place| place + 1),
+        };
+        overtaken += usize::from(want.is_some());
+        let input = format!(
+            "running {running:?}, waiting {waiting:?} (length, turns), at most {bound} positions"
+        );
+        equal(&input, Ok((day.backfill)(&running, &waiting, bound)), &want)
+            .likely("play the turns with each request and without it, on paper")?;
+    }
+    ensure("400 random queues", overtaken > 40, "in some of them, a request may overtake")
 }

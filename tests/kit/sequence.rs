@@ -96,7 +96,7 @@ fn the_likeliest_tokens_are_the_same_in_every_loop() {
     requests.into_iter().for_each(|request| scheduler.submit(request).unwrap());
     let mut scheduled = Vec::new();
     while !scheduler.is_idle() {
-        scheduled.extend(scheduler.step().unwrap());
+        scheduled.extend(scheduler.turn().unwrap());
     }
     for (tokens, seen) in [(batched, seen), (scheduled, scheduler_seen)] {
         for (row, seen) in seen.iter().enumerate() {
