@@ -12,6 +12,7 @@ mod day19;
 mod day21;
 mod day22;
 mod day23;
+mod day24;
 mod engine;
 mod paged;
 mod parts;
@@ -94,7 +95,7 @@ impl Args {
 /// results.
 type Day = (u32, fn(&mut Times) -> Result<()>, fn(&Times) -> Result<()>);
 
-const DAYS: [Day; 10] = [
+const DAYS: [Day; 11] = [
     (10, day10::measure, day10::report),
     (12, day12::measure, day12::report),
     (13, day13::measure, day13::report),
@@ -105,6 +106,7 @@ const DAYS: [Day; 10] = [
     (21, day21::measure, day21::report),
     (22, day22::measure, day22::report),
     (23, day23::measure, day23::report),
+    (24, day24::measure, day24::report),
 ];
 
 fn main() -> ExitCode {
@@ -150,8 +152,8 @@ fn run(args: &Args) -> Result<()> {
                 Some(day) => measure(args, day.1, day.2),
                 None => bail!(
                     "no benchmark of {what:?}: there are day10, day12, day13, day14, day15, day17, \
-                     day18, day19, day21, day22, day23, parts, paged, engine, roofline, quality \
-                     and serve"
+                     day18, day19, day21, day22, day23, day24, parts, paged, engine, roofline, \
+                     quality and serve"
                 ),
             }
         }

@@ -99,6 +99,39 @@ fn drafts_change_no_token() {
     assert_eq!(written, plain);
 }
 
+/// Each block writes the accepted path and one token more, which is the model's choice after it;
+/// and the text is the plain one.
+#[test]
+fn draft_trees_change_no_token() {
+    open();
+    let text = "The cat ran. The dog ran. The cat sat. The";
+    let mut written = Vec::new();
+    let mut accepted = 0;
+    for blocks in 1..=12 {
+        let question =
+            json!({ "ask": "trees", "text": text, "blocks": blocks, "shape": [3, 2, 1] });
+        let answer = ask(question).unwrap();
+        let block = &answer["block"];
+        let list = |name: &str| block[name].as_array().unwrap().clone();
+        let path: Vec<usize> = list("path").iter().map(|n| n.as_u64().unwrap() as usize).collect();
+        let choices = list("choices");
+        assert_eq!(choices.len(), list("nodes").len(), "a row of logits for each node: {block}");
+        let chosen: Vec<Value> = path.iter().map(|node| choices[*node].clone()).collect();
+        assert_eq!(list("written"), chosen, "{block}");
+        let before = list("before").len();
+        assert_eq!(block["cached"].as_u64().unwrap() as usize, before - 1 + path.len());
+        accepted += path.len() - 1;
+        assert_eq!(answer["counts"]["accepted"].as_u64().unwrap() as usize, accepted);
+        written.extend(chosen);
+    }
+    assert!(accepted > 0);
+    let params = json!({ "max_new_tokens": written.len() });
+    let plain = ask(json!({ "ask": "generate", "text": text, "params": params })).unwrap();
+    let plain: Vec<Value> =
+        plain["new"].as_array().unwrap().iter().map(|token| token["token"].clone()).collect();
+    assert_eq!(written, plain);
+}
+
 /// The rail keeps the word out, where the model would have written it.
 #[test]
 fn the_rail_is_what_the_text_shows() {

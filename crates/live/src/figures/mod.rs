@@ -4,6 +4,7 @@ mod attention;
 mod batch;
 mod beam_tree;
 mod cache_cells;
+mod draft_trees;
 mod drafts;
 mod generation;
 mod pages;
@@ -42,6 +43,7 @@ pub fn answer(question: &[u8]) -> Result<Value, String> {
         "scheduler" => asked(scheduler::answer),
         "speculative" => asked(speculative::answer),
         "spelling" => asked(spelling::answer),
+        "trees" => asked(draft_trees::answer),
         _ => return Err(format!("no figure asks \"{ask}\"")),
     };
     figure(question)
