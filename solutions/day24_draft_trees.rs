@@ -22,7 +22,7 @@ use std::rc::Rc;
 /// where 1 means that the node may attend to that column. The first `past` columns are the text
 /// before the root, and column `past + i` is node `i`.
 pub fn ancestor_mask(tree: &DraftTree, past: usize, first: usize) -> Vec<Vec<u8>> {
-    // task 24.1: let each node see the text, its ancestors and itself
+    // task 24.1: Let each node see the text, its ancestors and itself
     // <solution>
     let row = |node: usize| {
         let mut row = vec![1; past];
@@ -42,7 +42,7 @@ pub fn ancestor_mask(tree: &DraftTree, past: usize, first: usize) -> Vec<Vec<u8>
 /// # Errors
 /// If a token or a position doesn't fit the model.
 pub fn tree_step(model: &dyn Model, tree: &DraftTree, past: usize, first: usize) -> Result<Step> {
-    // task 24.2: feed each node at the position it would have if its path were the text
+    // task 24.2: Feed each node at the position it would have if its path were the text
     // <solution>
     let tokens = tree.tokens[first..].to_vec();
     let positions: Vec<u32> = tree.depths[first..].iter().map(|d| (past + d) as u32).collect();
@@ -74,7 +74,7 @@ impl TreeCache {
     /// # Errors
     /// If the cache doesn't hold one of them.
     pub fn keep(&mut self, past: usize, path: &[usize]) -> Result<()> {
-        // task 24.3: move the path's columns together, in every layer, and set the length
+        // task 24.3: Move the path's columns together, in every layer, and set the length
         // <solution>
         let columns = (0..past).chain(path.iter().map(|node| past + node));
         let columns: Vec<u32> = columns.map(|column| column as u32).collect();
@@ -114,7 +114,7 @@ pub fn walk_greedy(
     tree: &DraftTree,
     target: &mut dyn FnMut(usize) -> Result<Vec<f32>>,
 ) -> Result<Walk> {
-    // task 24.4: from the root on, go to the child that the target chooses, while there is one
+    // task 24.4: From the root on, go to the child that the target chooses, until there is none
     // <solution>
     let mut path = vec![0];
     loop {
@@ -261,7 +261,7 @@ pub fn target_probs(
 /// # Errors
 /// If the model, the drafter or a processor fails.
 pub fn decode_tree(decoder: &mut TreeDecoder) -> Result<Vec<Token>> {
-    // task 24.5: draft, run the pass, walk; keep the path and its last state; push and count
+    // task 24.5: Draft, run the pass, walk; keep the path and its last state; push and count
     // <solution>
     let mut written: Vec<Token> = Vec::new();
     if decoder.sequence.remaining() == 0 {
@@ -313,7 +313,7 @@ impl TreeDrafter for NgramTree {
         let tokens = input.tokens;
         let mut tree = DraftTree::new(tokens.last().copied().unwrap_or_default());
         let Some(start) = tokens.len().checked_sub(self.n) else { return Ok(tree) };
-        // task 24.6: follow each earlier place down the tree, and add the nodes that it lacks
+        // task 24.6: Follow each earlier place down the tree, and add the nodes that it lacks
         // <solution>
         let last = &tokens[start..];
         for at in (0..start).rev().filter(|at| tokens[*at..].starts_with(last)) {
@@ -351,7 +351,7 @@ pub fn walk_sampled(
     target: &mut dyn FnMut(usize) -> Result<Vec<f32>>,
     uniform: &mut dyn FnMut() -> f32,
 ) -> Result<Walk> {
-    // task 24.7: try the children in turn, each with what the one before has left of p
+    // task 24.7: Try the children in turn, each against what the last rejection left of p
     // <solution>
     let mut path = vec![0];
     'walk: loop {
@@ -375,8 +375,8 @@ pub fn walk_sampled(
 
 // part 3: Medusa
 
-/// Medusa heads (Cai et al. 2024): each is a residual block in front of the target's own head, and
-/// predicts a token further ahead. Head 0 reads the state from which the target chose a token, and
+/// Medusa heads (Cai et al. 2024): each is a residual block followed by the target's own head, and
+/// predicts a token farther ahead. Head 0 reads the state from which the target chose a token, and
 /// predicts the token after it, head 1 the one after that.
 pub struct MedusaHeads {
     /// The block of each head, `(C, C)` with a bias.
@@ -392,7 +392,7 @@ impl MedusaHeads {
     /// # Errors
     /// If the shapes don't fit.
     pub fn logits(&self, hidden: &Tensor, n: usize) -> Result<Vec<Vec<f32>>> {
-        // task 24.8: the blocks with their residual, then the shared head once, in f32
+        // task 24.8: Run each block, add the state back, then run the shared head once, in f32
         // <solution>
         let mut states = Vec::new();
         for block in self.blocks.iter().take(n) {
@@ -427,7 +427,7 @@ impl TreeDrafter for MedusaTree<'_> {
     ) -> Result<DraftTree> {
         let mut tree = DraftTree::new(input.tokens.last().copied().unwrap_or_default());
         let Some(hidden) = hidden else { return Ok(tree) };
-        // task 24.9: grow the tree level by level; top_logprobs returns a head's best tokens
+        // task 24.9: Grow the tree level by level; top_logprobs returns a head's best tokens
         // <solution>
         let mut level = vec![0];
         for (logits, width) in self.heads.logits(hidden, shape.len())?.iter().zip(shape) {
@@ -459,7 +459,7 @@ pub fn walk_typical(
     delta: f32,
     target: &mut dyn FnMut(usize) -> Result<Vec<f32>>,
 ) -> Result<Walk> {
-    // task 24.10 (further): go to the likeliest child over the threshold, while there is one
+    // task 24.10 (further): Go to the likeliest child over the threshold, until there is none
     // <solution>
     let mut path = vec![0];
     loop {
@@ -491,7 +491,7 @@ pub fn several(
     greedy: bool,
     uniform: &mut dyn FnMut() -> f32,
 ) -> Result<Vec<(u32, Vec<f32>)>> {
-    // task 24.11 (further): the best with all mass on them; or draw, set to zero, and renormalize
+    // task 24.11 (further): Return the best, as certain; or draw, set to zero and renormalize
     // <solution>
     if greedy {
         let best = top_logprobs(q, n).into_iter().filter(|(_, p)| *p > 0.0);
@@ -583,7 +583,7 @@ impl TreeDrafter for ModelTree<'_> {
         if shape.is_empty() || past >= context || !known {
             return Ok(tree);
         }
-        // task 24.12 (further): read the text; then, level by level, add children and feed them
+        // task 24.12 (further): Read the text; then, level by level, add children and feed them
         // <solution>
         let mut level = vec![(0, self.read(input.tokens)?)];
         for (depth, width) in shape.iter().enumerate() {

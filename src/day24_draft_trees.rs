@@ -23,8 +23,8 @@ use std::rc::Rc;
 /// where 1 means that the node may attend to that column. The first `past` columns are the text
 /// before the root, and column `past + i` is node `i`.
 pub fn ancestor_mask(tree: &DraftTree, past: usize, first: usize) -> Vec<Vec<u8>> {
-    // task 24.1: let each node see the text, its ancestors and itself
-    todo!("day 24, task 1: let each node see the text, its ancestors and itself")
+    // task 24.1: Let each node see the text, its ancestors and itself
+    todo!("day 24, task 1: Let each node see the text, its ancestors and itself")
 }
 
 /// The step that feeds the nodes from `first` on, in their order, in one row. The `past` positions
@@ -33,8 +33,8 @@ pub fn ancestor_mask(tree: &DraftTree, past: usize, first: usize) -> Vec<Vec<u8>
 /// # Errors
 /// If a token or a position doesn't fit the model.
 pub fn tree_step(model: &dyn Model, tree: &DraftTree, past: usize, first: usize) -> Result<Step> {
-    // task 24.2: feed each node at the position it would have if its path were the text
-    todo!("day 24, task 2: feed each node at the position it would have if its path were the text")
+    // task 24.2: Feed each node at the position it would have if its path were the text
+    todo!("day 24, task 2: Feed each node at the position it would have if its path were the text")
 }
 
 /// A cache that can keep some of its positions and drop those between them. It grows by day 10's
@@ -58,9 +58,9 @@ impl TreeCache {
     /// # Errors
     /// If the cache doesn't hold one of them.
     pub fn keep(&mut self, past: usize, path: &[usize]) -> Result<()> {
-        // task 24.3: move the path's columns together, in every layer, and set the length
+        // task 24.3: Move the path's columns together, in every layer, and set the length
         todo!(
-            "day 24, task 3: move the path's columns together, in every layer, and set the length"
+            "day 24, task 3: Move the path's columns together, in every layer, and set the length"
         )
     }
 }
@@ -88,8 +88,8 @@ pub fn walk_greedy(
     tree: &DraftTree,
     target: &mut dyn FnMut(usize) -> Result<Vec<f32>>,
 ) -> Result<Walk> {
-    // task 24.4: from the root on, go to the child that the target chooses, while there is one
-    todo!("day 24, task 4: from the root on, go to the child that the target chooses, while there is one")
+    // task 24.4: From the root on, go to the child that the target chooses, until there is none
+    todo!("day 24, task 4: From the root on, go to the child that the target chooses, until there is none")
 }
 
 /// How a walk decides whether a drafted token is accepted.
@@ -224,8 +224,8 @@ pub fn target_probs(
 /// # Errors
 /// If the model, the drafter or a processor fails.
 pub fn decode_tree(decoder: &mut TreeDecoder) -> Result<Vec<Token>> {
-    // task 24.5: draft, run the pass, walk; keep the path and its last state; push and count
-    todo!("day 24, task 5: draft, run the pass, walk; keep the path and its last state; push and count")
+    // task 24.5: Draft, run the pass, walk; keep the path and its last state; push and count
+    todo!("day 24, task 5: Draft, run the pass, walk; keep the path and its last state; push and count")
 }
 
 /// Drafts by looking back, as day 13's `NgramDrafter` does, but at every earlier place of the last
@@ -249,8 +249,8 @@ impl TreeDrafter for NgramTree {
         let tokens = input.tokens;
         let mut tree = DraftTree::new(tokens.last().copied().unwrap_or_default());
         let Some(start) = tokens.len().checked_sub(self.n) else { return Ok(tree) };
-        // task 24.6: follow each earlier place down the tree, and add the nodes that it lacks
-        todo!("day 24, task 6: follow each earlier place down the tree, and add the nodes that it lacks")
+        // task 24.6: Follow each earlier place down the tree, and add the nodes that it lacks
+        todo!("day 24, task 6: Follow each earlier place down the tree, and add the nodes that it lacks")
     }
 }
 
@@ -273,14 +273,16 @@ pub fn walk_sampled(
     target: &mut dyn FnMut(usize) -> Result<Vec<f32>>,
     uniform: &mut dyn FnMut() -> f32,
 ) -> Result<Walk> {
-    // task 24.7: try the children in turn, each with what the one before has left of p
-    todo!("day 24, task 7: try the children in turn, each with what the one before has left of p")
+    // task 24.7: Try the children in turn, each against what the last rejection left of p
+    todo!(
+        "day 24, task 7: Try the children in turn, each against what the last rejection left of p"
+    )
 }
 
 // part 3: Medusa
 
-/// Medusa heads (Cai et al. 2024): each is a residual block in front of the target's own head, and
-/// predicts a token further ahead. Head 0 reads the state from which the target chose a token, and
+/// Medusa heads (Cai et al. 2024): each is a residual block followed by the target's own head, and
+/// predicts a token farther ahead. Head 0 reads the state from which the target chose a token, and
 /// predicts the token after it, head 1 the one after that.
 pub struct MedusaHeads {
     /// The block of each head, `(C, C)` with a bias.
@@ -296,8 +298,8 @@ impl MedusaHeads {
     /// # Errors
     /// If the shapes don't fit.
     pub fn logits(&self, hidden: &Tensor, n: usize) -> Result<Vec<Vec<f32>>> {
-        // task 24.8: the blocks with their residual, then the shared head once, in f32
-        todo!("day 24, task 8: the blocks with their residual, then the shared head once, in f32")
+        // task 24.8: Run each block, add the state back, then run the shared head once, in f32
+        todo!("day 24, task 8: Run each block, add the state back, then run the shared head once, in f32")
     }
 }
 
@@ -321,8 +323,8 @@ impl TreeDrafter for MedusaTree<'_> {
     ) -> Result<DraftTree> {
         let mut tree = DraftTree::new(input.tokens.last().copied().unwrap_or_default());
         let Some(hidden) = hidden else { return Ok(tree) };
-        // task 24.9: grow the tree level by level; top_logprobs returns a head's best tokens
-        todo!("day 24, task 9: grow the tree level by level; top_logprobs returns a head's best tokens")
+        // task 24.9: Grow the tree level by level; top_logprobs returns a head's best tokens
+        todo!("day 24, task 9: Grow the tree level by level; top_logprobs returns a head's best tokens")
     }
 }
 
@@ -340,8 +342,8 @@ pub fn walk_typical(
     delta: f32,
     target: &mut dyn FnMut(usize) -> Result<Vec<f32>>,
 ) -> Result<Walk> {
-    // task 24.10 (further): go to the likeliest child over the threshold, while there is one
-    todo!("day 24, task 10: go to the likeliest child over the threshold, while there is one")
+    // task 24.10 (further): Go to the likeliest child over the threshold, until there is none
+    todo!("day 24, task 10: Go to the likeliest child over the threshold, until there is none")
 }
 
 // part 4: a model drafts
@@ -358,8 +360,8 @@ pub fn several(
     greedy: bool,
     uniform: &mut dyn FnMut() -> f32,
 ) -> Result<Vec<(u32, Vec<f32>)>> {
-    // task 24.11 (further): the best with all mass on them; or draw, set to zero, and renormalize
-    todo!("day 24, task 11: the best with all mass on them; or draw, set to zero, and renormalize")
+    // task 24.11 (further): Return the best, as certain; or draw, set to zero and renormalize
+    todo!("day 24, task 11: Return the best, as certain; or draw, set to zero and renormalize")
 }
 
 /// Drafts with a smaller model of the same tokenizer. It grows its tree level by level, and reads a
@@ -432,7 +434,7 @@ impl TreeDrafter for ModelTree<'_> {
         if shape.is_empty() || past >= context || !known {
             return Ok(tree);
         }
-        // task 24.12 (further): read the text; then, level by level, add children and feed them
-        todo!("day 24, task 12: read the text; then, level by level, add children and feed them")
+        // task 24.12 (further): Read the text; then, level by level, add children and feed them
+        todo!("day 24, task 12: Read the text; then, level by level, add children and feed them")
     }
 }

@@ -116,6 +116,7 @@ prefill() { fastest stat prefill "$@"; }
 peak() { engine "$@" | awk '$1 == "process" { print $2 * ($3 == "GB" ? 1000 : 1) }'; }
 megabytes() { engine "$@" | awk '$1 == "memory" { print $2 }'; }
 per_pass() { engine "$@" | sed -n 's/^drafts .*, \([0-9.]*\) tokens a pass.*/\1/p'; }
+held_out() { python3 models/draft_trees.py --flags="$*" | awk 'END { print $(NF - 3) }'; }
 bench() { cargo xtask bench "$1" --only "$2" --rounds 2 2>/dev/null; }
 once() {
   local file="$KEPT/${*//[^a-z0-9]/_}"
