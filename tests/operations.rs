@@ -10,10 +10,11 @@ use candecode::day12_batching::{left_pad, ragged_mask};
 use candecode::day16_cost_of_a_token::{bytes_moved, Pass, Precision};
 use candecode::day17_kernel::numbers;
 use candecode::day18_flash_attention::{heads_of, RowMask};
-use candecode::engine::load::load_transformer;
+use candecode::engine::load::{load_files, load_transformer, own_format};
 use candecode::engine::operations::{choose, Kernels};
 use candecode::engine::Engine;
 use candecode::kernels;
+use candecode::kit::{write_slots, PagedSequence, Pages, Weight, WeightFormat};
 use candecode::kit::{Batch, Cache, Logits, Model, NoCache, Ops, SamplingParams, SharedOps};
 use candecode::kit::{Step, View};
 use candle_core::{DType, Device, Layout, Result, Storage, Tensor};
@@ -27,13 +28,24 @@ static KERNELS: Mutex<()> = Mutex::new(());
 
 /// Loads an embedded model with these operations.
 fn model(name: &str, dtype: DType, ops: &SharedOps) -> Transformer {
+    model_on(name, dtype, ops, &Device::Cpu)
+}
+
+/// Loads an embedded model onto a device.
+fn model_on(name: &str, dtype: DType, ops: &SharedOps, device: &Device) -> Transformer {
     let at = if name.starts_with("tiny") { "tests/oracle" } else { "models" };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(at).join(name);
-    load_transformer(&folder, dtype, &Device::Cpu, ops).unwrap()
+    load_transformer(&folder, dtype, device, ops).unwrap()
 }
 
 fn named(kernels: Kernels) -> SharedOps {
     choose(Some(kernels), &Device::Cpu)
+}
+
+/// Returns the device these tests compare with the CPU: `CANDECODE_DEVICE`, or the CPU itself.
+fn device() -> Device {
+    let name = std::env::var("CANDECODE_DEVICE").unwrap_or_else(|_| "cpu".into());
+    candecode::kit::device::device(&name).unwrap()
 }
 
 #[test]
@@ -70,18 +82,151 @@ fn day_16_says_what_the_kernels_read() {
 #[test]
 fn a_whole_model_says_the_same_with_all_kernels() {
     let _held = KERNELS.lock();
-    for name in ["story-3m", "story-230k", "story-gpt2-1m", "tiny-qwen3"] {
-        let ids: Vec<u32> = (0..40).map(|i| 5 + i * 37 % 90).collect();
-        let logits = |kernels| -> Tensor {
-            let model = model(name, DType::F32, &named(kernels));
+    let device = device();
+    let stories = ["story-3m", "story-230k", "story-gpt2-1m"];
+    for name in stories.into_iter().chain(["tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-gpt2"]) {
+        let ids: Vec<u32> = (0..40).map(|i| 5 + i * 37 % 59).collect(); // of at least 64
+        let logits = |kernels, device: &Device| -> Tensor {
+            let ops = choose(Some(kernels), device);
+            let model = model_on(name, DType::F32, &ops, device);
             let step = Step::new(&model, &ids, 0).unwrap();
-            model.forward(&step, &mut NoCache).unwrap().flatten_all().unwrap()
+            let logits = model.forward(&step, &mut NoCache).unwrap().flatten_all().unwrap();
+            logits.to_device(&Device::Cpu).unwrap()
         };
-        let plain = logits(Kernels::Plain);
-        for kernels in [Kernels::Candle, Kernels::Fast, Kernels::Mine] {
-            let difference = (logits(kernels) - &plain).unwrap();
+        let plain = logits(Kernels::Plain, &Device::Cpu);
+        for kernels in [Kernels::Plain, Kernels::Candle, Kernels::Fast, Kernels::Mine] {
+            let difference = (logits(kernels, &device) - &plain).unwrap();
             let largest: f32 = difference.abs().unwrap().max(0).unwrap().to_scalar().unwrap();
             // After five layers and a head, with logits of size 20.
+            assert!(largest < 2e-3, "{name}, {kernels}: {largest}");
+        }
+    }
+}
+
+/// Returns a tensor of numbers in [-1, 1), the same on every machine, rounded to `dtype`.
+fn numbers_of(shape: &[usize], dtype: DType) -> Tensor {
+    let len: usize = shape.iter().product();
+    let number = |i: usize| ((i * 7919 + len * 31) % 2003) as f32 / 1001.5 - 1.0;
+    let numbers: Vec<f32> = (0..len).map(number).collect();
+    let numbers = Tensor::from_vec(numbers, shape, &Device::Cpu).unwrap();
+    numbers.to_dtype(dtype).unwrap().to_dtype(DType::F32).unwrap()
+}
+
+/// Runs every operation on inputs of type `dtype` whose numbers were `rounded` to another type
+/// before, and returns the results as f32 on the CPU.
+fn every_operation(
+    ops: &dyn Ops,
+    rounded: DType,
+    dtype: DType,
+    device: &Device,
+) -> Vec<(String, Tensor)> {
+    let x = |shape: &[usize]| {
+        numbers_of(shape, rounded).to_device(device).unwrap().to_dtype(dtype).unwrap()
+    };
+    let mut done: Vec<(String, Result<Tensor>)> = vec![];
+    // The widths of story-3m and of a model of 135 million weights, and rows of 1 to 70.
+    for (rows, width, heads, kv_heads, head) in [(1, 192, 6, 2, 32), (70, 576, 9, 3, 64)] {
+        let named = |name: &str| format!("{name}, {rows} of {width}");
+        let hidden = x(&[2, rows, width]);
+        let weight = Weight::new(x(&[100, width])).unwrap();
+        let linear = ops.linear(&hidden, &[&weight]).map(|all| all[0].clone());
+        done.push((named("linear"), linear));
+        let ids: Vec<u32> = (0..2 * rows as u32).map(|i| i * 37 % 100).collect();
+        let ids = Tensor::from_vec(ids, (2, rows), device).unwrap();
+        done.push((named("embed"), ops.embed(&ids, &weight)));
+        let (scale, bias) = (x(&[width]), x(&[width]));
+        done.push((named("rms_norm"), ops.rms_norm(&hidden, &scale, 1e-5)));
+        done.push((named("layer_norm"), ops.layer_norm(&hidden, &scale, &bias, 1e-5)));
+        done.push((named("silu_and_mul"), ops.silu_and_mul(&hidden, &x(&[2, rows, width]))));
+        let q = x(&[2, heads, rows, head]);
+        let half = [2, rows, head / 2];
+        done.push((named("rotate"), ops.rotate(&q, &(x(&half), x(&half)))));
+        let all = rows + 11;
+        let kv = View::new(x(&[2, kv_heads, all, head]), x(&[2, kv_heads, all, head]));
+        done.push((named("attend"), ops.attend(&q, &kv, None)));
+        let may = |i: usize| {
+            let (row, token, to) = (i / (rows * all), i / all % rows, i % all);
+            u8::from(to == token + 11 || (3 * row <= to && to < token + 11))
+        };
+        let mask: Vec<u8> = (0..2 * rows * all).map(may).collect();
+        let mask = Tensor::from_vec(mask, (2, 1, rows, all), device).unwrap();
+        done.push((named("attend, padded"), ops.attend(&q, &kv, Some(&mask))));
+        // Two sequences in blocks of 16, the second one in blocks that aren't in order.
+        let sequence = |block_table: &[u32], len, new| PagedSequence {
+            block_table: block_table.to_vec(),
+            len,
+            new,
+        };
+        let blocks: Vec<u32> = (0..6).collect();
+        let sequences = vec![sequence(&blocks, rows + 11, rows), sequence(&[7, 6], 20, 1)];
+        let pool = [8, kv_heads, 16, head];
+        let pages = Pages { block_size: 16, sequences };
+        let kv = View { pages: Some(Arc::new(pages)), ..View::new(x(&pool), x(&pool)) };
+        let q = x(&[1, heads, rows + 1, head]);
+        done.push((named("attend, in pages"), ops.attend(&q, &kv, None)));
+        let pool = x(&pool);
+        let slots: Vec<u32> = (0..rows as u32 + 1).map(|i| (i * 5 + 3) % 128).collect();
+        let written = write_slots(&pool, &x(&[1, kv_heads, rows + 1, head]), &slots);
+        done.push((named("write_slots"), written.map(|()| pool)));
+    }
+    let on_cpu = |y: Tensor| y.to_device(&Device::Cpu)?.to_dtype(DType::F32);
+    let named = |(name, y): (String, Result<Tensor>)| match y.and_then(on_cpu) {
+        Ok(y) => (name, y),
+        Err(error) => panic!("{name}, {dtype:?}: {error}"),
+    };
+    done.into_iter().map(named).collect()
+}
+
+/// `CANDECODE_DEVICE=cuda cargo test --features ref,cuda --test operations` runs this on a GPU.
+#[test]
+fn every_operation_says_on_the_device_what_plain_code_says_on_the_cpu() {
+    let _held = KERNELS.lock();
+    let device = device();
+    // In f32, sums of some hundred products in another order. 16-bit results are rounded to 8 or 11
+    // bits, in plain code after each of several operations.
+    let types = [(DType::F32, 2e-4), (DType::BF16, 0.05), (DType::F16, 0.01)];
+    let types = if device.is_cpu() { &types[..1] } else { &types[..] }; // on the CPU, always f32
+    for (dtype, tolerance) in types {
+        let plain = named(Kernels::Plain);
+        let want = every_operation(&*plain, *dtype, DType::F32, &Device::Cpu);
+        let kinds = [Kernels::Plain, Kernels::Candle, Kernels::Fast, Kernels::Mine];
+        for kernels in kinds {
+            let ops = choose(Some(kernels), &device);
+            let got = every_operation(&*ops, *dtype, *dtype, &device);
+            assert_eq!(got.len(), want.len());
+            for ((name, got), (_, want)) in got.iter().zip(&want) {
+                assert_eq!(got.dims(), want.dims(), "{name}, {kernels}, {dtype:?}");
+                for (got, want) in flat(got).iter().zip(flat(want)) {
+                    let allowed = tolerance * want.abs().max(1.0);
+                    let near = (got - want).abs() <= allowed;
+                    assert!(near, "{name}, {kernels}, {dtype:?}: {got} instead of {want}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gguf_files_weights_are_widened_for_a_device() {
+    let _held = KERNELS.lock();
+    let device = device();
+    for name in ["tiny-llama.gguf", "tiny-qwen2.gguf", "tiny-qwen3.gguf", "tiny-gpt2.gguf"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle").join(name);
+        let files = candecode::formats::ModelFiles::at(&path).unwrap();
+        let logits = |format: WeightFormat, kernels, device: &Device| -> Tensor {
+            let model = load_files(&files, format, device, &choose(Some(kernels), device)).unwrap();
+            let step = Step::new(&model, &[5, 9, 41, 3], 0).unwrap();
+            let logits = model.forward(&step, &mut NoCache).unwrap().flatten_all().unwrap();
+            logits.to_device(&Device::Cpu).unwrap()
+        };
+        let widened = WeightFormat::Tensors(DType::F32);
+        let plain = logits(widened, Kernels::Plain, &Device::Cpu);
+        if !device.is_cpu() {
+            assert!(matches!(own_format(&files, &device), WeightFormat::Tensors(DType::F32)));
+        }
+        for kernels in [Kernels::Plain, Kernels::Candle] {
+            let difference = (logits(widened, kernels, &device) - &plain).unwrap();
+            let largest: f32 = difference.abs().unwrap().max(0).unwrap().to_scalar().unwrap();
             assert!(largest < 2e-3, "{name}, {kernels}: {largest}");
         }
     }

@@ -1,6 +1,6 @@
 //! Day 21's checks.
 
-use super::checks::{close, equal, golden_json, models_dir, near, refused, tokenizer};
+use super::checks::{close, device, equal, golden_json, models_dir, near, refused, tokenizer};
 use super::checks::{own_ops, Failure, Fake, Likely, Outcome, Random};
 use candecode::day04_attention_block::grouped_attention;
 use candecode::day07_greedy::argmax;
@@ -609,7 +609,7 @@ pub fn unused_slots_are_never_read(day: &Day) -> Outcome {
                 *number = f32::NAN;
             }
         }
-        Tensor::from_vec(numbers, (blocks, heads, size, width), &Device::Cpu)
+        Tensor::from_vec(numbers, (blocks, heads, size, width), x.device())
     };
     let (k, v) = (spoilt(&case.view.k)?, spoilt(&case.view.v)?);
     case.view = View { k, v, pages: case.view.pages.clone() };
@@ -640,7 +640,7 @@ fn group(name: &str) -> Result<Group> {
 /// Loads an embedded model whose attention over pages is the code under check.
 fn model(day: &Day, name: &str) -> Result<impl Model> {
     let ops = own_ops::with_pages(day.attend_pages);
-    load_transformer(&models_dir()?.join(name), DType::F32, &Device::Cpu, &ops)
+    load_transformer(&models_dir()?.join(name), DType::F32, &device()?, &ops)
         .map_err(|e| Error::Msg(format!("{e:#}")))
 }
 

@@ -1,12 +1,11 @@
 //! Day 22's checks.
 
-use super::checks::{ensure, equal, models_dir, tokenizer, Likely, Outcome, Random};
+use super::checks::{device, ensure, equal, models_dir, ops, tokenizer, Likely, Outcome, Random};
 use candecode::day07_greedy::argmax;
 use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
 use candecode::engine::load::load_transformer;
-use candecode::engine::operations::plain;
 use candecode::kit::{Model, Request, Token, Tokenizer};
-use candle_core::{DType, Device, Error, Result};
+use candle_core::{DType, Error, Result};
 use std::collections::BTreeMap;
 
 /// One operation on a cache and what is known of it. A text is a list of tokens and a salt.
@@ -513,7 +512,7 @@ pub fn no_text_gets_another_ones_blocks(day: &Day) -> Outcome {
 // 22.6
 
 fn model(name: &str) -> Result<impl Model> {
-    load_transformer(&models_dir()?.join(name), DType::F32, &Device::Cpu, &plain())
+    load_transformer(&models_dir()?.join(name), DType::F32, &device()?, &ops()?)
         .map_err(|e| Error::Msg(format!("{e:#}")))
 }
 

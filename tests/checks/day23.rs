@@ -1,14 +1,13 @@
 //! Day 23's checks.
 
-use super::checks::{ensure, equal, golden_json, models_dir, refused, tokenizer};
+use super::checks::{device, ensure, equal, golden_json, models_dir, ops, refused, tokenizer};
 use super::checks::{Failure, Fake, Likely, Outcome, Random};
 use candecode::day07_greedy::argmax;
 use candecode::day08_sampling::chacha_sampler;
 use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
 use candecode::engine::load::load_transformer;
-use candecode::engine::operations::plain;
 use candecode::kit::{Model, Request, Sampler, Token, Tokenizer};
-use candle_core::{DType, Device, Error, Result};
+use candle_core::{DType, Error, Result};
 use std::collections::BTreeMap;
 
 /// The parameters of a request, as plain data.
@@ -526,7 +525,7 @@ fn group(name: &str) -> Result<Group> {
 }
 
 fn model(name: &str) -> Result<impl Model> {
-    load_transformer(&models_dir()?.join(name), DType::F32, &Device::Cpu, &plain())
+    load_transformer(&models_dir()?.join(name), DType::F32, &device()?, &ops()?)
         .map_err(|e| Error::Msg(format!("{e:#}")))
 }
 

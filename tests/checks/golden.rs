@@ -6,12 +6,27 @@ use candecode::engine::operations::{choose, Kernels};
 use candecode::formats;
 use candecode::kit::{self, Model, SharedOps, Tokenizer};
 use candle_core::{DType, Device, Error, Result, Tensor};
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
-/// Returns the device the checks run on: `CANDECODE_DEVICE`, or the CPU if it isn't set.
+thread_local! {
+    /// The device of the check that runs on this thread. Opened once: candle calls two Metal
+    /// devices different even if they are the same GPU, and refuses to add their tensors. Not
+    /// shared between threads, because one cuBLAS handle must not serve two at a time.
+    static DEVICE: OnceCell<Device> = const { OnceCell::new() };
+}
+
+/// Returns the device the checks run on: `CANDECODE_DEVICE`, or the CPU if it isn't set. All calls
+/// on one thread return the same device.
 pub fn device() -> Result<Device> {
-    let name = std::env::var("CANDECODE_DEVICE").unwrap_or_else(|_| "cpu".into());
-    kit::device::device(&name).map_err(|e| Error::Msg(format!("{e:#}")))
+    DEVICE.with(|device| match device.get() {
+        Some(device) => Ok(device.clone()),
+        None => {
+            let name = std::env::var("CANDECODE_DEVICE").unwrap_or_else(|_| "cpu".into());
+            let opened = kit::device::device(&name).map_err(|e| Error::Msg(format!("{e:#}")))?;
+            Ok(device.get_or_init(|| opened).clone())
+        }
+    })
 }
 
 /// Returns the path of a file in `tests/oracle/`. The package root is `tests/`; for `tests/kit.rs`
