@@ -1,72 +1,89 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 9: penalties. Three ways to make what was said less likely to be said again, and one to
-//! forbid it.
+//! Day 9: penalties. Three ways to make repetition less likely, and one to forbid it.
 
 use candecode::kit::{named, LogitsProcessor, SamplingParams};
 use candle_core::{bail, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Divides the positive logits of tokens that occurred by `penalty`, and multiplies the negative
-/// ones: both go down for `penalty` above 1. Once for each token, however often it occurred, prompt
-/// included; what would leave the range of f32 stays at its end (Keskar et al. 2019; HF
+/// Makes the tokens in `tokens` less likely: divides their logits by `penalty` if they are positive,
+/// and multiplies them by it otherwise (Keskar et al. 2019; transformers
 /// `RepetitionPenaltyLogitsProcessor`; vLLM `repetition_penalty`).
 ///
-/// # Errors
-/// If `penalty` is not a finite number above 0. The message names the repetition penalty.
-pub fn repetition_penalty(logits: &mut [f32], tokens: &[u32], penalty: f32) -> Result<()> {
-    // task 9.1: what came becomes less likely, whatever its sign
-    todo!("day 9, task 1: what came becomes less likely, whatever its sign")
-}
-
-/// How often each token occurs.
-pub fn counts(tokens: &[u32]) -> BTreeMap<u32, u32> {
-    // task 9.2: count the tokens
-    todo!("day 9, task 2: count the tokens")
-}
-
-/// Subtracts `presence` once from the logit of every token that was *generated*, and `frequency`
-/// for each time that it was (OpenAI `presence_penalty`, `frequency_penalty`; vLLM's of the same
-/// names). The prompt does not count.
+/// Each token is penalized once, no matter how often it occurs. Finite logits stay finite, clamped
+/// to the range of f32. Ids beyond the vocabulary are ignored.
 ///
 /// # Errors
-/// If either is not in [-2, 2], OpenAI's and vLLM's range. The message names it: presence or
-/// frequency.
+/// If `penalty` isn't finite and above 0. The message names the repetition penalty.
+pub fn repetition_penalty(logits: &mut [f32], tokens: &[u32], penalty: f32) -> Result<()> {
+    // task 9.1: Make every token that occurred less likely, for either sign of its logit
+    todo!("day 9, task 1: Make every token that occurred less likely, for either sign of its logit")
+}
+
+/// Counts how often each token occurs.
+pub fn counts(tokens: &[u32]) -> BTreeMap<u32, u32> {
+    let mut counts = BTreeMap::new();
+    for id in tokens {
+        *counts.entry(*id).or_default() += 1;
+    }
+    counts
+}
+
+/// Subtracts `presence` once from the logit of every token in `generated`, and `frequency` once per
+/// occurrence (OpenAI's and vLLM's `presence_penalty` and `frequency_penalty`).
+///
+/// `generated` doesn't include the prompt. Ids beyond the vocabulary are ignored.
+///
+/// # Errors
+/// If either isn't in [-2, 2], the range of OpenAI and vLLM. The message names the parameter.
 pub fn presence_frequency(
     logits: &mut [f32],
     generated: &[u32],
     presence: f32,
     frequency: f32,
 ) -> Result<()> {
-    // task 9.3: take presence once, and frequency for each time
-    todo!("day 9, task 3: take presence once, and frequency for each time")
+    // task 9.2: Subtract presence once, and frequency per occurrence
+    todo!("day 9, task 2: Subtract presence once, and frequency per occurrence")
 }
 
-/// Forbids every token that would complete an n-gram that the text already has, prompt included (HF
-/// `NoRepeatNGramLogitsProcessor`): its logit becomes `-inf`.
+/// Forbids every token that would complete an n-gram that `tokens` already contains, by setting its
+/// logit to `-inf` (transformers `NoRepeatNGramLogitsProcessor`).
 ///
 /// # Errors
-/// If `n` is 0. The message names the n-gram: `no_repeat_ngram`, `n-gram` or the like.
+/// If `n` is 0. The message contains `n-gram` or `ngram`.
 pub fn no_repeat_ngram(logits: &mut [f32], tokens: &[u32], n: usize) -> Result<()> {
-    // task 9.4: forbid whatever would complete an n-gram a second time
-    todo!("day 9, task 4: forbid whatever would complete an n-gram a second time")
+    // task 9.3: Forbid each token that would repeat an n-gram
+    todo!("day 9, task 3: Forbid each token that would repeat an n-gram")
 }
 
-/// The last `window` tokens, of 0 none: llama.cpp's `repeat_last_n`. None: all of them (there -1).
+/// Returns the last `window` tokens, or all of them if there are fewer or `window` is None
+/// (llama.cpp's `repeat_last_n`, where None is -1).
 pub fn recent(tokens: &[u32], window: Option<usize>) -> &[u32] {
-    // task 9.5: the last tokens of a text
-    todo!("day 9, task 5: the last tokens of a text")
+    // task 9.4: Return the last tokens of a text
+    todo!("day 9, task 4: Return the last tokens of a text")
 }
 
-/// The processors of a request's penalties: repetition (prompt and completion), presence and
-/// frequency (completion only; one processor or two), n-grams; guard rails and day 8's warpers
-/// follow them. A parameter at its neutral value makes none. Names begin with the function's,
-/// `repetition_penalty(1.2)` and `no_repeat_ngram(3)`, or the parameter's, `presence_penalty(1)`.
+/// Builds the processors for a request's penalties, in this order: repetition (prompt and
+/// completion), presence and frequency (completion only, as one processor or two), n-grams (prompt
+/// and completion, ignoring the window). Guard rails and day 8's filters come after them.
+///
+/// A parameter at its neutral value adds no processor. A processor's name starts with the name of
+/// its function or parameter: `repetition_penalty(1.2)`, `presence_penalty(1)`, `no_repeat_ngram(3)`.
 ///
 /// # Errors
-/// If a parameter is out of range: here, before the model runs, and as the penalty itself would say
-/// it.
+/// If a parameter is out of range, with the same message as the penalty itself.
 pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> {
-    // task 9.6: one named processor for each penalty that is set, with the right scope of tokens
-    todo!("day 9, task 6: one named processor for each penalty that is set, with the right scope of tokens")
+    // task 9.5: Build a processor for each penalty that is set, over the right tokens
+    todo!("day 9, task 5: Build a processor for each penalty that is set, over the right tokens")
+}
+
+/// Penalizes tokens that would continue a repetition, and more the longer it already is (DRY, "don't
+/// repeat yourself"; llama.cpp's `dry` sampler, without its sequence breakers).
+///
+/// The *match* of a token is the longest end of the text that occurred before with this token right
+/// after it. If it has at least `allowed_length` tokens, the token's logit is reduced by
+/// `multiplier * base^(length - allowed_length)`. A `multiplier` of 0 changes nothing.
+pub fn dry(logits: &mut [f32], tokens: &[u32], multiplier: f32, base: f32, allowed_length: usize) {
+    // task 9.6 (challenge): Penalize only what would continue a repetition
+    todo!("day 9, task 6: Penalize only what would continue a repetition")
 }

@@ -8,7 +8,6 @@ use candecode::kit::processor::process_all;
 use candecode::kit::{LogitsProcessor, Model, ProcessorInput, Request, SamplingParams};
 use candle_core::{Device, Error, Result, Tensor};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 // One or two operations on numbers below 30, each with a relative error of 6e-8.
@@ -22,11 +21,11 @@ pub type Processors = Vec<Rc<dyn LogitsProcessor>>;
 #[derive(Clone, Copy)]
 pub struct Day {
     pub repetition: fn(&mut [f32], &[u32], f32) -> Result<()>,
-    pub counts: fn(&[u32]) -> BTreeMap<u32, u32>,
     pub presence_frequency: fn(&mut [f32], &[u32], f32, f32) -> Result<()>,
     pub ngram: fn(&mut [f32], &[u32], usize) -> Result<()>,
     pub recent: fn(&[u32], Option<usize>) -> &[u32],
     pub penalties: fn(&SamplingParams) -> Result<Processors>,
+    pub dry: fn(&mut [f32], &[u32], f32, f32, usize),
 }
 
 /// Fills the bundle from a module: the reader's, a known mistake, or the stub.
@@ -35,11 +34,11 @@ macro_rules! implementation {
         use $($path)::+ as code;
         day::Day {
             repetition: code::repetition_penalty,
-            counts: code::counts,
             presence_frequency: code::presence_frequency,
             ngram: code::no_repeat_ngram,
             recent: code::recent,
             penalties: code::penalties,
+            dry: code::dry,
         }
     }};
 }
@@ -68,7 +67,7 @@ fn forbids(
     let got = (0..vocabulary).filter(|id| logits[*id] == NEVER).collect();
     equal(&format!("{input}: the ids that are forbidden"), Ok(got), &want.to_vec())?;
     let others = logits.iter().all(|logit| *logit == 0.0 || *logit == NEVER);
-    ensure(input, others, "a logit is neither what it was nor -inf")
+    ensure(input, others, "a logit is neither unchanged nor -inf")
 }
 
 fn names(all: &[Rc<dyn LogitsProcessor>]) -> Vec<String> {
@@ -134,7 +133,7 @@ pub fn both_signs_go_down(day: &Day) -> Outcome {
     let logits = [3.0, -3.0, 0.0, 1.0, -1.0];
     let input = "repetition penalty 1.5 of the tokens 0, 1, 2; logits [3, -3, 0, 1, -1]";
     becomes(input, &logits, |l| (day.repetition)(l, &[0, 1, 2], 1.5), &[2.0, -4.5, 0.0, 1.0, -1.0])
-        .likely("divide what is positive, multiply what is negative")?;
+        .likely("divide positive logits, multiply negative ones")?;
     let input = "repetition penalty 0.5 of the tokens 0, 1: below 1 it encourages";
     becomes(input, &logits, |l| (day.repetition)(l, &[0, 1], 0.5), &[6.0, -1.5, 0.0, 1.0, -1.0])
 }
@@ -147,10 +146,12 @@ pub fn once_however_often(day: &Day) -> Outcome {
         |l| (day.repetition)(l, &[0, 1, 0, 0, 1], 2.0),
         &[4.0, -2.0, 4.0],
     )
-    .likely("each distinct token once: go over a set of the tokens, not over the tokens")
+    .likely(
+        "each distinct token is penalized once: loop over a set of the tokens instead of the list",
+    )
 }
 
-pub fn what_is_not_there_stays(day: &Day) -> Outcome {
+pub fn other_logits_stay(day: &Day) -> Outcome {
     let input = "repetition penalty 2, no tokens";
     becomes(input, &[1.0, -1.0], |l| (day.repetition)(l, &[], 2.0), &[1.0, -1.0])?;
     // A model can have fewer logits than its tokenizer has ids, and forbidden tokens stay
@@ -189,7 +190,7 @@ pub fn an_extreme_penalty_stays_finite(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn repetition_refuses_nonsense(day: &Day) -> Outcome {
+pub fn repetition_rejects_bad_values(day: &Day) -> Outcome {
     for penalty in [0.0, -1.0, f32::NAN, f32::INFINITY] {
         let got = (day.repetition)(&mut [1.0], &[0], penalty);
         refused(&format!("repetition penalty {penalty}"), got, &["repetition"])?;
@@ -198,14 +199,6 @@ pub fn repetition_refuses_nonsense(day: &Day) -> Outcome {
 }
 
 // 9.2
-
-pub fn tokens_are_counted(day: &Day) -> Outcome {
-    let want = BTreeMap::from([(3, 2), (5, 3), (9, 1)]);
-    equal("counts of 5, 3, 5, 9, 3, 5", Ok((day.counts)(&[5, 3, 5, 9, 3, 5])), &want)?;
-    equal("counts of nothing", Ok((day.counts)(&[])), &BTreeMap::new())
-}
-
-// 9.3
 
 pub fn presence_and_frequency_by_hand(day: &Day) -> Outcome {
     let logits = [1.0, 1.0, -1.0, 1.0];
@@ -223,7 +216,7 @@ pub fn presence_and_frequency_by_hand(day: &Day) -> Outcome {
         let change =
             |l: &mut [f32]| (day.presence_frequency)(l, &[0, 0, 2, 0], presence, frequency);
         becomes(&input, &logits, change, &want)
-            .likely("presence once for a token that came, frequency for each time that it came")?;
+            .likely("presence once per token, frequency once per occurrence")?;
     }
     let input = "presence 1 of a token that is not in the vocabulary";
     becomes(input, &[1.0], |l| (day.presence_frequency)(l, &[7], 1.0, 1.0), &[1.0])
@@ -235,7 +228,7 @@ pub fn presence_and_frequency_equal_vllm(day: &Day) -> Outcome {
     for (i, case) in goldens["vllm"].as_array().into_iter().flatten().enumerate() {
         let get = |name| number(case, name).unwrap_or_default() as f32;
         if get("repetition") != 1.0 {
-            continue; // covered by task 9.6
+            continue; // covered by task 9.5
         }
         let (presence, frequency) = (get("presence"), get("frequency"));
         for (row, (logits, ids, want)) in rows(&format!("vllm.{i}"))?.iter().enumerate() {
@@ -251,7 +244,7 @@ pub fn presence_and_frequency_equal_vllm(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn presence_and_frequency_refuse_nonsense(day: &Day) -> Outcome {
+pub fn presence_and_frequency_reject_bad_values(day: &Day) -> Outcome {
     for (presence, frequency, says) in
         [(2.5, 0.0, "presence"), (0.0, -2.1, "frequency"), (f32::NAN, 0.0, "presence")]
     {
@@ -262,7 +255,7 @@ pub fn presence_and_frequency_refuse_nonsense(day: &Day) -> Outcome {
     becomes(input, &[1.0], |l| (day.presence_frequency)(l, &[0, 0], 2.0, -2.0), &[3.0])
 }
 
-// 9.4
+// 9.3
 
 pub fn ngrams_by_hand(day: &Day) -> Outcome {
     let cases: [(&[u32], usize, &[usize]); 10] = [
@@ -279,8 +272,9 @@ pub fn ngrams_by_hand(day: &Day) -> Outcome {
     ];
     for (tokens, n, want) in cases {
         let input = format!("no repeated {n}-gram after {tokens:?}");
-        forbids(&input, 6, |l| (day.ngram)(l, tokens, n), want)
-            .likely("where the last n - 1 tokens stood before, what followed them is forbidden")?;
+        forbids(&input, 6, |l| (day.ngram)(l, tokens, n), want).likely(
+            "wherever the last n - 1 tokens occurred before, the token after them is forbidden",
+        )?;
     }
     Ok(())
 }
@@ -319,11 +313,11 @@ pub fn no_ngram_ever_repeats(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn ngrams_refuse_zero(day: &Day) -> Outcome {
+pub fn ngrams_reject_zero(day: &Day) -> Outcome {
     refused("no repeated 0-gram", (day.ngram)(&mut [1.0], &[0], 0), &["n-gram"])
 }
 
-// 9.5
+// 9.4
 
 pub fn the_end_of_the_text(day: &Day) -> Outcome {
     let text = [4, 5, 6, 7];
@@ -340,7 +334,7 @@ pub fn the_end_of_the_text(day: &Day) -> Outcome {
     Ok(())
 }
 
-// 9.6
+// 9.5
 
 pub fn nothing_is_implied(day: &Day) -> Outcome {
     let got = (day.penalties)(&SamplingParams::default()).map(|all| names(&all));
@@ -503,7 +497,7 @@ pub fn the_pipeline_is_hfs(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_bad_parameter_is_refused_at_once(day: &Day) -> Outcome {
+pub fn a_bad_parameter_is_rejected_at_once(day: &Day) -> Outcome {
     let none = SamplingParams::default;
     for (params, says) in [
         (SamplingParams { repetition_penalty: 0.0, ..none() }, "repetition"),
@@ -515,9 +509,8 @@ pub fn a_bad_parameter_is_refused_at_once(day: &Day) -> Outcome {
         let accepted = got.is_ok();
         let outcome = refused(&format!("penalties of {}", describe(&params)), got, &[says]);
         if accepted {
-            return outcome.likely(
-                "penalties refuses, before any model runs, what the penalty itself would refuse",
-            );
+            return outcome
+                .likely("penalties must reject a bad parameter itself, before the model runs");
         }
         outcome?;
     }
@@ -546,6 +539,68 @@ pub fn greedy_tokens_equal_hf(day: &Day) -> Outcome {
         }
         let input = format!("greedy after {:?}, {}", tokenizer.decode(&prompt)?, run["setting"]);
         equal_tokens(&input, Ok(got), &want, &[])?;
+    }
+    Ok(())
+}
+
+// 9.6
+
+pub fn a_longer_repetition_costs_more(day: &Day) -> Outcome {
+    // Multiplier 0.5, base 2, allowed length 2.
+    let cases: [(&[u32], [f32; 5]); 7] = [
+        (&[1, 2, 3, 1, 2], [0.0, 0.0, 0.0, -0.5, 0.0]), // 1 2 was followed by 3
+        (&[4, 1, 2, 3, 4, 1, 2], [0.0, 0.0, 0.0, -1.0, 0.0]), // and so was 4 1 2
+        (&[2, 3, 4, 2], [0.0; 5]),                      // 2 alone is allowed
+        // 1 2 was followed by 3, and 0 1 2 by 4.
+        (&[1, 2, 3, 0, 1, 2, 4, 0, 1, 2], [0.0, 0.0, 0.0, -0.5, -1.0]),
+        // 0 1 2 was followed by 3 first, and 1 2 later: the longest match counts.
+        (&[0, 1, 2, 3, 4, 1, 2, 3, 0, 1, 2], [0.0, 0.0, 0.0, -1.0, 0.0]),
+        (&[1, 1, 1, 1], [0.0, -1.0, 0.0, 0.0, 0.0]), // 1 1 1 was followed by 1
+        (&[], [0.0; 5]),
+    ];
+    for (tokens, want) in cases {
+        let change = |l: &mut [f32]| {
+            (day.dry)(l, tokens, 0.5, 2.0, 2);
+            Ok(())
+        };
+        becomes(
+            &format!("dry 0.5, base 2, allowed 2, after {tokens:?}"),
+            &[0.0; 5],
+            change,
+            &want,
+        )?;
+    }
+    let change = |l: &mut [f32]| {
+        (day.dry)(l, &[1, 7, 1], 1.0, 2.0, 1);
+        Ok(())
+    };
+    becomes("dry 1, base 2, allowed 1, after [1, 7, 1], 2 logits", &[3.0, 3.0], change, &[3.0, 3.0])
+}
+
+/// The definition, literally: for every token and every length, does the end of the text occur
+/// before, with this token after it?
+pub fn dry_equals_the_definition(day: &Day) -> Outcome {
+    let mut random = Random::new(19);
+    for _ in 0..40 {
+        let tokens: Vec<u32> = (0..random.below(16)).map(|_| random.below(3) as u32).collect();
+        let allowed = 1 + random.below(3);
+        let mut want = [1.0f32; 3];
+        for (id, logit) in want.iter_mut().enumerate() {
+            let follows = |length: &usize| {
+                let end: &[u32] = &tokens[tokens.len() - length..];
+                let found = [end, &[id as u32]].concat();
+                tokens.windows(length + 1).any(|run| run == found)
+            };
+            if let Some(length) = (allowed..=tokens.len()).rev().find(follows) {
+                *logit -= 0.25 * 1.5f32.powi((length - allowed) as i32);
+            }
+        }
+        let input = format!("dry 0.25, base 1.5, allowed {allowed}, after {tokens:?}");
+        let change = |l: &mut [f32]| {
+            (day.dry)(l, &tokens, 0.25, 1.5, allowed);
+            Ok(())
+        };
+        becomes(&input, &[1.0; 3], change, &want)?;
     }
     Ok(())
 }
