@@ -6,8 +6,8 @@ use candle_core::{bail, DType, Device, Result, Tensor};
 /// Softmax along `dim`: exponentials divided by their sum, so every slice along `dim` sums to 1
 /// (torch `softmax`).
 ///
-/// Never overflows: scores of any size, and a score of `-inf`, are fine. Computed in f32 and returned
-/// in the type of `x` (transformers: `softmax(…, dtype=torch.float32)`).
+/// Never overflows: scores of any size, and a score of `-inf`, are fine. Computed in f32 and
+/// returned in the type of `x` (transformers: `softmax(…, dtype=torch.float32)`).
 ///
 /// # Errors
 /// If `x` has no such dimension.
@@ -42,8 +42,8 @@ pub fn causal_mask(new: usize, past: usize, device: &Device) -> Result<Tensor> {
     // </solution>
 }
 
-/// Keeps `scores` where `mask` is 1 and writes `value` where it is 0. `mask` broadcasts to the shape
-/// of `scores`; the result has the type of `scores`.
+/// Keeps `scores` where `mask` is 1 and writes `value` where it is 0. `mask` broadcasts to the
+/// shape of `scores`; the result has the type of `scores`.
 ///
 /// torch's `masked_fill` has the opposite polarity: it fills where the mask is true.
 ///
@@ -119,8 +119,8 @@ pub fn merge_heads(x: &Tensor) -> Result<Tensor> {
 /// Attention with a sink: every query also gets the score `sinks[h]` from a key that belongs to no
 /// token and has no value, so the weights of the real keys sum to less than 1 (gpt-oss).
 ///
-/// Shapes as in [`scaled_dot_product_attention`]; `sinks` is `(H)`, one number per head, not divided
-/// by √D and never masked.
+/// Shapes as in [`scaled_dot_product_attention`]; `sinks` is `(H)`, one number per head, not
+/// divided by √D and never masked.
 ///
 /// # Errors
 /// If the shapes don't match.

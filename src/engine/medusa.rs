@@ -117,7 +117,8 @@ type Parts = (Vec<(Tensor, Tensor)>, Vec<f32>);
 fn read(file: &Path, config: &ModelConfig) -> Result<Parts> {
     ensure!(
         file.exists(),
-        "no such file; models/train/medusa.py trains heads for a model, and story-3m comes with some"
+        "no such file; models/train/medusa.py trains heads for a model, and story-3m comes with \
+         some"
     );
     let tensors = candle_core::safetensors::load(file, &Device::Cpu)
         .map_err(|_| anyhow!("not a safetensors file, or a damaged one"))?;
@@ -142,8 +143,8 @@ fn read(file: &Path, config: &ModelConfig) -> Result<Parts> {
         let dims = tensor.dims();
         ensure!(
             dims == shape,
-            "{name} is {dims:?}, and a model of width {width} needs {shape:?}: these heads belong to \
-             another model"
+            "{name} is {dims:?}, and a model of width {width} needs {shape:?}: these heads belong \
+             to another model"
         );
         ensure!(
             numbers(tensor)?.iter().all(|x| x.is_finite()),

@@ -166,14 +166,11 @@ mod tests {
         for (pasted, title) in [
             ("error[E0308]: mismatched types", "error[E0308]: mismatched types"),
             (
-                "error[E0308]: mismatched types\n   --> src/day01_attention.rs:42:5\n    |\n42  |     \
+                "error[E0308]: mismatched types\n   --> src/day01_attention.rs:42:5\n    |\n42  | \
                  x.matmul(&y)\n    |     ^^^^ expected `Tensor`, found `Result<Tensor, Error>`",
                 "error[E0308]: mismatched types",
             ),
-            (
-                "error[E0308]: `?` operator has incompatible types",
-                "error[E0308]: mismatched types",
-            ),
+            ("error[E0308]: `?` operator has incompatible types", "error[E0308]: mismatched types"),
             ("mismatched types", "error[E0308]: mismatched types"),
             ("E0382", "error[E0382]: borrow of moved value, use of moved value"),
             (

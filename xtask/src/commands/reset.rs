@@ -100,8 +100,8 @@ fn list(repo: &Repo) {
     }
 }
 
-/// The file in a copy's directory that marks it as made by an undo. It contains the date of the copy
-/// that was brought back.
+/// The file in a copy's directory that marks it as made by an undo. It contains the date of the
+/// copy that was brought back.
 const UNDID: &str = "undid";
 
 /// Restores the files of one date, or the newest copy of a day that differs from the current file.
