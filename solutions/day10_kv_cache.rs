@@ -29,8 +29,8 @@ pub fn concat(old: &Tensor, new: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Keys and values of every layer, and the number of valid positions. Every cache of this course
-/// stores them in one of these.
+/// Keys and values of every layer, and the number of valid positions. Most caches in this course
+/// are built on it.
 ///
 /// Positions from `len` on are garbage, in every layer. This type isn't `Clone`, because clones
 /// would share the buffers that [`KvLayers::write`] writes in place.
@@ -115,12 +115,13 @@ impl Cache for DynamicCache {
     }
 }
 
-/// The cache of one sequence, together with the tokens that are in it. Owning both, it always knows
-/// what the cache holds. Generation, chats, drafters and verification all call [`Cached::logits`].
+/// The cache of one sequence, together with the tokens that are in it. Because it owns both, it
+/// always knows what the cache holds. Generation, chats, drafters and verification all call
+/// [`Cached::logits`].
 pub struct Cached<'a> {
     /// The model that fills the cache.
     pub model: &'a dyn Model,
-    /// Keys and values of `tokens`. A [`candecode::kit::NoCache`] has none of them.
+    /// Keys and values of `tokens`. A [`candecode::kit::NoCache`] holds none.
     pub cache: Box<dyn Cache + 'a>,
     /// The tokens of the last call. The cache has the first `cache.len()` of them.
     pub tokens: Vec<u32>,
@@ -153,7 +154,7 @@ impl<'a> Cached<'a> {
     /// A common prefix can stay because a key depends on its own token, the tokens before it and
     /// their positions, and on nothing after it (automatic prefix caching in vLLM).
     ///
-    /// A cache that has evicted positions can't go back, so it only takes tokens that extend the
+    /// A cache that has evicted positions can't go back, so then the tokens must extend the
     /// last call's by `n` or more. After an error from the pass, the next call starts from scratch.
     ///
     /// # Errors
@@ -333,7 +334,7 @@ impl Cache for StaticCache {
 
 // part 3: a challenge, and sliding windows
 
-/// Picks the cache that should serve a new prompt. `caches` has the tokens that each cache holds.
+/// Picks the cache that should serve a new prompt. `caches` lists the tokens in each cache.
 ///
 /// Returns the index of the cache with which [`Cached::logits`] computes the fewest positions for
 /// `tokens` and `n` = 1. Ties go to the one that forgets the fewest positions, then to the first.
@@ -395,7 +396,7 @@ impl SlidingCache {
 }
 
 impl Cache for SlidingCache {
-    /// Returns all positions first and evicts afterwards, because the new tokens attend to them.
+    /// Returns the positions as they were before evicting, because the new tokens attend to them.
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         let all = self.layers.grow(layer, k, v)?;
         if layer + 1 == self.layers.stored.len() {

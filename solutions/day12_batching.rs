@@ -44,12 +44,12 @@ pub fn left_pad(rows: &[&[u32]]) -> Padded {
 /// S = `past` cached columns: `(B, 1, T, S + T)`, u8, 1 = may attend.
 ///
 /// The first `padding[b]` columns of row `b` are padding, and new token `i` is in column
-/// `past + i`. A real token attends to the real tokens up to itself. A padding token attends only
-/// to itself: with nothing to attend to its softmax would be NaN, and one layer later 0 × NaN
-/// reaches the real tokens of its row.
+/// `past + i`. A real token attends to the real tokens up to and including itself. A padding token
+/// attends only to itself: with nothing to attend to, its softmax would be NaN, and one layer later
+/// 0 × NaN would reach the real tokens of its row.
 ///
 /// # Errors
-/// If a row is all padding: `past + new` columns of it, or more.
+/// If a row is all padding, that is, if it has `past + new` columns of padding or more.
 pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) -> Result<Tensor> {
     // task 12.2: Hide the future and the padding, but no token from itself
     // <solution>
@@ -142,9 +142,10 @@ pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step>
 /// Retires finished rows: removes them from `rows` and from the cache, and trims the columns that
 /// are padding in every row that is left.
 ///
-/// If no row has finished, the cache isn't touched, because `select` copies all of it. If no row is
-/// left, it isn't touched either: candle has no tensors of zero rows. An empty cache (`NoCache`)
-/// has nothing to trim, and the rows keep their padding until the next prefill sets it.
+/// If no row has finished, the cache isn't touched, because `select` would copy all of it. If no
+/// row is left, it isn't touched either, because candle has no tensors with zero rows. An empty
+/// cache (`NoCache`) has nothing to trim, and the rows keep their padding until the next prefill
+/// sets it.
 ///
 /// # Errors
 /// If the cache doesn't hold these rows.
@@ -332,8 +333,9 @@ impl Batch for BatchCache {
 }
 
 /// Returns one step that computes what comes after each of `rows`, without padding: all their
-/// tokens stand in a single line, `(1, T)`, where T is the sum of the lengths, and every row is
-/// computed as if it were alone. Logits for the last token of each row, in order: `(1, rows, V)`.
+/// tokens are in a single line, `(1, T)`, where T is the sum of the lengths, and every row is
+/// computed as if it were alone. The step asks for the logits of each row's last token, in order:
+/// `(1, rows, V)`.
 ///
 /// # Errors
 /// If there are no rows, a row is empty, or a row doesn't fit the model.
