@@ -173,7 +173,7 @@ impl PagedCache {
         let (free, all) = (self.pool.num_free(), self.pool.ref_counts.len());
         if needed > free {
             bail!(
-                "{needed} more blocks of {} positions are needed, and {free} of {all} are free",
+                "too few free blocks of {} positions: {needed} needed, {free} of {all} free",
                 self.block_size
             )
         }

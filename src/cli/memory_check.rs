@@ -113,14 +113,13 @@ impl Need<'_> {
             let (weights, kept) = (bytes(alone.weights()), bytes(alone.keys_and_values()));
             parts.push(format!("weights{whose} {weights} ({} numbers × {w} bytes)", model.size()));
             if self.cache.is_some() {
+                let positions = match self.pool {
+                    Some(positions) => format!("blocks of {positions} positions in all"),
+                    None => format!("{} rows × {} tokens", self.rows, self.positions(model)),
+                };
                 parts.push(format!(
-                    "cache{whose} {kept} ({} rows × {} tokens × 2 × {} layers × {} heads × {} × \
-                        {v} bytes)",
-                    self.rows,
-                    self.positions(model),
-                    model.num_hidden_layers,
-                    model.num_key_value_heads,
-                    model.head_dim,
+                    "cache{whose} {kept} ({positions} × 2 × {} layers × {} heads × {} × {v} bytes)",
+                    model.num_hidden_layers, model.num_key_value_heads, model.head_dim,
                 ));
             }
         }

@@ -137,6 +137,9 @@ fn what_does_not_fit_is_refused_with_its_arithmetic() {
     assert!(ask(&["--kernels", "fast"], &model, &[8000], 2e9).is_ok());
     // A static cache has the full context's length from the start.
     refused(ask(&["--cache", "static"], &model, &[4], 7e8), &["8192 tokens"]);
+    let flags = ["--cache", "paged", "--num-blocks", "1000000", "--block-size", "64"];
+    let says = ["(blocks of 64000000 positions in all × 2 × 30 layers", "fewer blocks need less"];
+    refused(ask(&flags, &model, &[4], 8e9), &says);
     assert!(ask(&[], &model, &[4], 7e8).is_ok());
 }
 
