@@ -91,9 +91,9 @@ pub fn measure(args: &Args) -> Result<()> {
         ("Q4_0", QuantType::Q4_0, |matrix| Ok(quantize_matrix(QuantType::Q4_0, matrix)?)),
         ("closer Q4_0", QuantType::Q4_0, closer_matrix),
     ];
-    for (name, kind, quantize) in formats {
+    for (name, kind, matrix) in formats {
         let mut model = open()?;
-        quantize(&mut model, quantize)?;
+        quantize(&mut model, matrix)?;
         let (name, precision) = (name.to_string(), quantized_precision(&config, kind));
         let run = Run { name, model: &model, precision, new_cache: &growing_cache };
         run.show(&texts, &exact, &run.read(&texts)?)?;
