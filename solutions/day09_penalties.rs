@@ -14,8 +14,8 @@ fn check_repetition_penalty(penalty: f32) -> Result<()> {
 }
 // </solution>
 
-/// Makes the tokens in `tokens` less likely: divides their logits by `penalty` if they are positive,
-/// and multiplies them by it otherwise (Keskar et al. 2019; transformers
+/// Makes the tokens in `tokens` less likely: divides their logits by `penalty` if they are
+/// positive, and multiplies them by it otherwise (Keskar et al. 2019; transformers
 /// `RepetitionPenaltyLogitsProcessor`; vLLM `repetition_penalty`).
 ///
 /// Each token is penalized once, no matter how often it occurs. Finite logits stay finite, clamped
@@ -130,7 +130,8 @@ pub fn recent(tokens: &[u32], window: Option<usize>) -> &[u32] {
 /// and completion, ignoring the window). Guard rails and day 8's filters come after them.
 ///
 /// A parameter at its neutral value adds no processor. A processor's name starts with the name of
-/// its function or parameter: `repetition_penalty(1.2)`, `presence_penalty(1)`, `no_repeat_ngram(3)`.
+/// its function or parameter: `repetition_penalty(1.2)`, `presence_penalty(1)`,
+/// `no_repeat_ngram(3)`.
 ///
 /// # Errors
 /// If a parameter is out of range, with the same message as the penalty itself.
@@ -166,8 +167,8 @@ pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>
     // </solution>
 }
 
-/// Penalizes tokens that would continue a repetition, and more the longer it already is (DRY, "don't
-/// repeat yourself"; llama.cpp's `dry` sampler, without its sequence breakers).
+/// Penalizes tokens that would continue a repetition, and more the longer it already is (DRY,
+/// "don't repeat yourself"; llama.cpp's `dry` sampler, without its sequence breakers).
 ///
 /// The *match* of a token is the longest end of the text that occurred before with this token right
 /// after it. If it has at least `allowed_length` tokens, the token's logit is reduced by

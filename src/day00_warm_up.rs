@@ -56,8 +56,8 @@ pub fn last_position(x: &Tensor) -> Result<Tensor> {
     todo!("day 0, task 5: Return the last position of each text")
 }
 
-/// Returns the `n` tokens with rows that point most nearly in the direction of row `id`, the closest
-/// first and without `id` itself. Fewer than `n` if the vocabulary is smaller.
+/// Returns the `n` tokens with rows that point most nearly in the direction of row `id`, the
+/// closest first and without `id` itself. Fewer than `n` if the vocabulary is smaller.
 ///
 /// `table` is `(V, C)`. No row is zero.
 ///

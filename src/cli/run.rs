@@ -188,8 +188,8 @@ impl Loaded {
             if let Some(CacheKind::Paged { block_size, num_blocks }) = engine.cache {
                 ensure!(
                     prompt.len() <= num_blocks.saturating_mul(block_size),
-                    "{which}the prompt has {} tokens, and the cache has room for {} ({num_blocks} × \
-                     {block_size}); a larger --num-gpu-blocks-override has more",
+                    "{which}the prompt has {} tokens, and the cache has room for {} ({num_blocks} \
+                     × {block_size}); a larger --num-gpu-blocks-override has more",
                     prompt.len(),
                     num_blocks * block_size
                 );

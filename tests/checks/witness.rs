@@ -187,7 +187,7 @@ impl Model for Witness {
                 _ => vec![t - 1],
             };
             let mut seen_by = vec![Vec::new(); t];
-            for i in 0..t {
+            for (i, seen_by) in seen_by.iter_mut().enumerate() {
                 let mut columns = Vec::new();
                 for j in (0..all).filter(|j| may(row, i, *j)) {
                     let here = layers[0][row][j];
@@ -204,7 +204,7 @@ impl Model for Witness {
                     columns.extend(here);
                 }
                 logits.extend((self.script)(&columns));
-                seen_by[i] = columns;
+                *seen_by = columns;
             }
             seen.extend(asked.iter().filter_map(|i| seen_by.get(*i).cloned()));
         }
