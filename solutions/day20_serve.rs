@@ -99,7 +99,7 @@ pub struct ActiveRow {
 }
 
 /// Builds the [`Request`] of choice `index` of a job: its prompt, its processors, and a sampler
-/// that draws from stream `index` of the job's seed.
+/// that draws from that choice's own stream of the job's seed.
 pub type MakeRequest<'a> = Box<dyn Fn(&Job, usize) -> Result<Request<'a>> + 'a>;
 
 /// Returns OpenAI's name for a finish reason: `stop` (for an EOS, too) or `length`. A failed row

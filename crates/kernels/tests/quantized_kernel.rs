@@ -1,5 +1,5 @@
-//! Products with quantized weights: by hand, and every instruction set that this machine has beside
-//! plain code, bit for bit.
+//! Products with quantized weights: by hand, and for every instruction set that this machine has,
+//! compared with plain code bit for bit.
 
 use candecode_kernels::{
     quantized_linear, quantized_linear_by, BlockType, InstructionSet, TiledWeights, TILE_ROWS,
