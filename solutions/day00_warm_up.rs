@@ -16,7 +16,8 @@ pub fn text_to_ids(tokenizer: &Tokenizer, text: &str) -> Result<Tensor> {
     // </solution>
 }
 
-/// Looks up row `ids[b, t]` of the embedding table for every id (torch `nn.functional.embedding`).
+/// Looks up row `ids[b, t]` of the embedding table for every id (torch
+/// `nn.functional.embedding`).
 ///
 /// `table` is `(V, C)`, `ids` is `(B, T)`; the result is `(B, T, C)`.
 ///
@@ -33,7 +34,8 @@ pub fn embed(table: &Tensor, ids: &Tensor) -> Result<Tensor> {
 
 /// Scores every vector against every row of the table, by their dot product.
 ///
-/// `table` is `(V, C)`, `hidden` is `(B, T, C)`; the result, the *logits*, is `(B, T, V)`.
+/// `table` is `(V, C)`, `hidden` is `(B, T, C)`; the result, the *logits*, is `(B, T,
+/// V)`.
 ///
 /// # Errors
 /// If the widths differ.
@@ -58,7 +60,8 @@ pub fn best_text(tokenizer: &Tokenizer, logits: &Tensor) -> Result<String> {
     // </solution>
 }
 
-/// Returns the last position of each text, `(B, T, C)` to `(B, C)`. In torch: `x[:, -1]`.
+/// Returns the last position of each text, `(B, T, C)` to `(B, C)`. In torch: `x[:,
+/// -1]`.
 ///
 /// # Errors
 /// If there are no positions (T = 0).
@@ -73,8 +76,9 @@ pub fn last_position(x: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Returns the `n` tokens with rows that point most nearly in the direction of row `id`, the
-/// closest first and without `id` itself. Fewer than `n` if the vocabulary is smaller.
+/// Returns the `n` tokens with rows that point most nearly in the direction of row
+/// `id`, the closest first and without `id` itself. Fewer than `n` if the vocabulary is
+/// smaller.
 ///
 /// `table` is `(V, C)`. No row is zero.
 ///

@@ -3,11 +3,12 @@
 
 use candle_core::{bail, DType, Device, Result, Tensor};
 
-/// Softmax along `dim`: exponentials divided by their sum, so every slice along `dim` sums to 1
-/// (torch `softmax`).
+/// Softmax along `dim`: exponentials divided by their sum, so every slice along `dim`
+/// sums to 1 (torch `softmax`).
 ///
-/// Never overflows: scores of any size, and a score of `-inf`, are fine. Computed in f32 and
-/// returned in the type of `x` (transformers: `softmax(…, dtype=torch.float32)`).
+/// Never overflows: scores of any size, and a score of `-inf`, are fine. Computed in
+/// f32 and returned in the type of `x` (transformers: `softmax(…,
+/// dtype=torch.float32)`).
 ///
 /// # Errors
 /// If `x` has no such dimension.
@@ -23,8 +24,8 @@ pub fn softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
 /// The causal mask for `new` tokens that follow `past` earlier ones: `(1, 1, new, past + new)`, u8,
 /// 1 = may attend.
 ///
-/// Row `i` is new token `i`, at position `past + i`. It may attend to positions 0 to `past + i`,
-/// including its own.
+/// Row `i` is new token `i`, at position `past + i`. It may attend to positions 0 to
+/// `past + i`, including its own.
 ///
 /// # Errors
 /// If the tensor can't be created on `device`.
@@ -42,8 +43,8 @@ pub fn causal_mask(new: usize, past: usize, device: &Device) -> Result<Tensor> {
     // </solution>
 }
 
-/// Keeps `scores` where `mask` is 1 and writes `value` where it is 0. `mask` broadcasts to the
-/// shape of `scores`; the result has the type of `scores`.
+/// Keeps `scores` where `mask` is 1 and writes `value` where it is 0. `mask` broadcasts
+/// to the shape of `scores`; the result has the type of `scores`.
 ///
 /// torch's `masked_fill` has the opposite polarity: it fills where the mask is true.
 ///
@@ -56,8 +57,8 @@ pub fn masked_fill(scores: &Tensor, mask: &Tensor, value: f32) -> Result<Tensor>
 }
 
 // <solution>
-/// The scores of every query with every key, `q · kᵀ / √D`, and `-inf` where the mask is 0:
-/// `(B, H, T, S + T)`.
+/// The scores of every query with every key, `q · kᵀ / √D`, and `-inf` where the mask
+/// is 0: `(B, H, T, S + T)`.
 fn masked_scores(q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
     let scale = 1.0 / (q.dim(3)? as f64).sqrt();
     let scores = (q.contiguous()?.matmul(&k.contiguous()?.t()?)? * scale)?;
@@ -68,11 +69,13 @@ fn masked_scores(q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Result<Tensor
 }
 // </solution>
 
-/// `softmax(q · kᵀ / √D) · v` (Vaswani et al. 2017; torch `scaled_dot_product_attention`).
+/// `softmax(q · kᵀ / √D) · v` (Vaswani et al. 2017; torch
+/// `scaled_dot_product_attention`).
 ///
-/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`; the result is `(B, H, T, D)`. `mask`
-/// broadcasts to `(B, H, T, S + T)`, 1 = may attend, and a key with 0 gets no weight at all. None:
-/// every query sees every key. The arguments may be views, such as those from [`split_heads`].
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`; the result is `(B, H, T,
+/// D)`. `mask` broadcasts to `(B, H, T, S + T)`, 1 = may attend, and a key with 0 gets
+/// no weight at all. None: every query sees every key. The arguments may be views, such
+/// as those from [`split_heads`].
 ///
 /// # Errors
 /// If the shapes don't match.
@@ -88,8 +91,8 @@ pub fn scaled_dot_product_attention(
     // </solution>
 }
 
-/// Splits the width into heads, `(B, T, H * D)` to `(B, H, T, D)`: element `(b, h, t, d)` of the
-/// result is element `(b, t, h * D + d)` of `x`.
+/// Splits the width into heads, `(B, T, H * D)` to `(B, H, T, D)`: element `(b, h, t,
+/// d)` of the result is element `(b, t, h * D + d)` of `x`.
 ///
 /// # Errors
 /// If `heads` is 0 or doesn't divide the width.
@@ -116,11 +119,12 @@ pub fn merge_heads(x: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Attention with a sink: every query also gets the score `sinks[h]` from a key that belongs to no
-/// token and has no value, so the weights of the real keys sum to less than 1 (gpt-oss).
+/// Attention with a sink: every query also gets the score `sinks[h]` from a key that
+/// belongs to no token and has no value, so the weights of the real keys sum to less
+/// than 1 (gpt-oss).
 ///
-/// Shapes as in [`scaled_dot_product_attention`]; `sinks` is `(H)`, one number per head, not
-/// divided by √D and never masked.
+/// Shapes as in [`scaled_dot_product_attention`]; `sinks` is `(H)`, one number per
+/// head, not divided by √D and never masked.
 ///
 /// # Errors
 /// If the shapes don't match.

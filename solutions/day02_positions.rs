@@ -5,9 +5,11 @@ use candecode::day00_warm_up::embed;
 use candecode::kit::config::Llama3Scaling;
 use candle_core::{bail, DType, Device, Result, Tensor};
 
-/// Looks up the learned vector of each position, to be added to the embeddings (GPT-2's `wpe`).
+/// Looks up the learned vector of each position, to be added to the embeddings (GPT-2's
+/// `wpe`).
 ///
-/// `table` is `(context, C)`, `positions` is `(B, T)` in u32, and the result is `(B, T, C)`.
+/// `table` is `(context, C)`, `positions` is `(B, T)` in u32, and the result is `(B, T,
+/// C)`.
 ///
 /// # Errors
 /// If a position is past the end of the table.
@@ -18,8 +20,8 @@ pub fn learned_positions(table: &Tensor, positions: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Returns the speed of each pair of elements in radians per token: `theta^(-2i / D)` for `i` in
-/// `0..D/2` (Su et al. 2021; HF `inv_freq`).
+/// Returns the speed of each pair of elements in radians per token: `theta^(-2i / D)`
+/// for `i` in `0..D/2` (Su et al. 2021; HF `inv_freq`).
 ///
 /// # Errors
 /// If `head_dim` is odd or zero.
@@ -41,15 +43,16 @@ pub type CosSin = (Tensor, Tensor);
 
 /// Rotary position embedding, RoPE, for heads of one width (HF `LlamaRotaryEmbedding`).
 ///
-/// A model has one. It computes cosines and sines once per pass, and every layer passes them to
-/// [`rotate`] with its queries and keys.
+/// A model has one. It computes cosines and sines once per pass, and every layer passes
+/// them to [`rotate`] with its queries and keys.
 #[derive(Debug, Clone)]
 pub struct RotaryEmbedding {
     inv_freq: Tensor, // (1, 1, D / 2), f32
 }
 
 impl RotaryEmbedding {
-    /// Creates RoPE with base `theta`. If the model has a scaling, it stretches the frequencies.
+    /// Creates RoPE with base `theta`. If the model has a scaling, it stretches the
+    /// frequencies.
     ///
     /// # Errors
     /// If `head_dim` is odd or zero.
@@ -66,8 +69,8 @@ impl RotaryEmbedding {
         Ok(Self { inv_freq: Tensor::from_vec(inv_freq, (1, 1, head_dim / 2), device)? })
     }
 
-    /// Returns the cosines and sines of all angles, each `(B, T, D / 2)` in f32, for `positions`,
-    /// `(B, T)` in u32.
+    /// Returns the cosines and sines of all angles, each `(B, T, D / 2)` in f32, for
+    /// `positions`, `(B, T)` in u32.
     ///
     /// # Errors
     /// If `positions` isn't a matrix.
@@ -81,11 +84,11 @@ impl RotaryEmbedding {
     }
 }
 
-/// Rotates every head of `x`, `(B, H, T, D)`, by its token's angles. The result has the type of
-/// `x`.
+/// Rotates every head of `x`, `(B, H, T, D)`, by its token's angles. The result has the
+/// type of `x`.
 ///
-/// `cos` and `sin` are `(B, T, D / 2)`, from [`RotaryEmbedding::cos_sin`]. The layout is NeoX
-/// style, as in HF: element `i` of a head is paired with element `i + D / 2`
+/// `cos` and `sin` are `(B, T, D / 2)`, from [`RotaryEmbedding::cos_sin`]. The layout
+/// is NeoX style, as in HF: element `i` of a head is paired with element `i + D / 2`
 /// (`apply_rotary_pos_emb`, `rotate_half`). The paper and llama.cpp's Llama weights are
 /// interleaved: `2i` with `2i + 1`.
 ///
@@ -105,9 +108,9 @@ pub fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Reorders the rows of weights trained with interleaved pairs, so that their queries and keys can
-/// be rotated in NeoX style (`permute` in HF's conversion of the original Llama weights;
-/// llama.cpp's `permute` is the way back).
+/// Reorders the rows of weights trained with interleaved pairs, so that their queries
+/// and keys can be rotated in NeoX style (`permute` in HF's conversion of the original
+/// Llama weights; llama.cpp's `permute` is the way back).
 ///
 /// `w` is `(H * D, C)`, and so is the result.
 ///

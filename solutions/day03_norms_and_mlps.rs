@@ -4,13 +4,16 @@
 use candecode::kit::{SharedOps, Weight};
 use candle_core::{DType, Error, Result, Tensor, D};
 
-/// LayerNorm: brings each vector to mean 0 and variance 1, then scales and shifts it (Ba et al.
-/// 2016; torch `layer_norm`): `(x - mean) / √(variance + eps) · weight + bias`.
+/// LayerNorm: brings each vector to mean 0 and variance 1, then scales and shifts it
+/// (Ba et al. 2016; torch `layer_norm`): `(x - mean) / √(variance + eps) · weight +
+/// bias`.
 ///
-/// The variance is the mean of the squared distances from the mean: divided by C, not by C - 1.
-/// Everything is computed in f32 and rounded to the type of `x` once, at the end.
+/// The variance is the mean of the squared distances from the mean: divided by C, not
+/// by C - 1. Everything is computed in f32 and rounded to the type of `x` once, at the
+/// end.
 ///
-/// `x` is `(…, C)`, `weight` and `bias` are `(C)`; the result has the shape and type of `x`.
+/// `x` is `(…, C)`, `weight` and `bias` are `(C)`; the result has the shape and type of
+/// `x`.
 ///
 /// # Errors
 /// If the widths differ.
@@ -26,11 +29,12 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Resul
     // </solution>
 }
 
-/// RMSNorm: each vector is divided by the root of its mean square, then scaled (Zhang and Sennrich
-/// 2019): `x / √(mean(x²) + eps) · weight`.
+/// RMSNorm: each vector is divided by the root of its mean square, then scaled (Zhang
+/// and Sennrich 2019): `x / √(mean(x²) + eps) · weight`.
 ///
-/// The quotient is computed in f32 and rounded to the type of `x` *before* it is scaled (HF
-/// `LlamaRMSNorm`). `x` is `(…, C)`, `weight` is `(C)`; the result has the shape and type of `x`.
+/// The quotient is computed in f32 and rounded to the type of `x` *before* it is scaled
+/// (HF `LlamaRMSNorm`). `x` is `(…, C)`, `weight` is `(C)`; the result has the shape
+/// and type of `x`.
 ///
 /// # Errors
 /// If the widths differ.
@@ -45,7 +49,8 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
 }
 
 /// GELU by its tanh approximation, GPT-2's (Hendrycks and Gimpel 2016; HF `gelu_new`):
-/// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`, in f32, rounded to the type of `x` at the end.
+/// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`, in f32, rounded to the type of `x`
+/// at the end.
 ///
 /// # Errors
 /// If the tensor's operations fail.
@@ -60,8 +65,8 @@ pub fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// The exact GELU: `x` times the probability that a standard normal variable is below `x`, in f32,
-/// rounded to the type of `x` at the end (torch's default `gelu`).
+/// The exact GELU: `x` times the probability that a standard normal variable is below
+/// `x`, in f32, rounded to the type of `x` at the end (torch's default `gelu`).
 ///
 /// # Errors
 /// If the tensor's operations fail.
@@ -75,8 +80,8 @@ pub fn gelu_exact(x: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// SiLU, or swish: `x · sigmoid(x) = x / (1 + e⁻ˣ)`, in f32, rounded to the type of `x` at the end
-/// (Ramachandran et al. 2017; torch `silu`).
+/// SiLU, or swish: `x · sigmoid(x) = x / (1 + e⁻ˣ)`, in f32, rounded to the type of `x`
+/// at the end (Ramachandran et al. 2017; torch `silu`).
 ///
 /// # Errors
 /// If the tensor's operations fail.
@@ -89,7 +94,8 @@ pub fn silu(x: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// One linear layer: a matrix `(out, in)` and, in some models, a bias `(out)` (torch `nn.Linear`).
+/// One linear layer: a matrix `(out, in)` and, in some models, a bias `(out)` (torch
+/// `nn.Linear`).
 #[derive(Debug, Clone)]
 pub struct Projection {
     /// The matrix.
@@ -110,8 +116,8 @@ impl Projection {
         Ok(y)
     }
 
-    /// Applies several projections to the same input and returns the results in order. A kernel can
-    /// compute them as one product.
+    /// Applies several projections to the same input and returns the results in order.
+    /// A kernel can compute them as one product.
     ///
     /// # Errors
     /// As [`Projection::forward`].
@@ -147,7 +153,8 @@ pub fn swiglu(
     // </solution>
 }
 
-/// GPT-2's MLP: `c_proj(gelu_tanh(c_fc(x)))` (HF `GPT2MLP`). `x` and the result are `(B, T, C)`.
+/// GPT-2's MLP: `c_proj(gelu_tanh(c_fc(x)))` (HF `GPT2MLP`). `x` and the result are
+/// `(B, T, C)`.
 ///
 /// # Errors
 /// If the shapes don't fit.

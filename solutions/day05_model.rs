@@ -60,7 +60,8 @@ pub enum SelfAttention {
 
 impl SelfAttention {
     /// Runs the attention on normed `x`, `(B, T, C)`, and returns the same shape. Only
-    /// [`Attention`] uses the angles `cos_sin`; GPT-2's `x` contains the positions already.
+    /// [`Attention`] uses the angles `cos_sin`; GPT-2's `x` contains the positions
+    /// already.
     ///
     /// # Errors
     /// If the shapes don't match.
@@ -114,8 +115,8 @@ impl Mlp {
     }
 }
 
-/// One layer: attention, then the MLP. Each reads a normed copy of the stream, and its output is
-/// added to the stream (HF `LlamaDecoderLayer`, `GPT2Block`).
+/// One layer: attention, then the MLP. Each reads a normed copy of the stream, and its
+/// output is added to the stream (HF `LlamaDecoderLayer`, `GPT2Block`).
 #[derive(Debug, Clone)]
 pub struct DecoderLayer {
     /// The norm before the attention (`input_layernorm`, GPT-2's `ln_1`).
@@ -129,8 +130,8 @@ pub struct DecoderLayer {
 }
 
 impl DecoderLayer {
-    /// Runs the layer on the stream `x`, `(B, T, C)`, and returns the new stream, `(B, T, C)`.
-    /// Hands `step`, `cos_sin` and `cache` to the attention.
+    /// Runs the layer on the stream `x`, `(B, T, C)`, and returns the new stream, `(B,
+    /// T, C)`. Hands `step`, `cos_sin` and `cache` to the attention.
     ///
     /// # Errors
     /// If the shapes don't match.
@@ -175,8 +176,8 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// Looks up the embeddings of the step's ids: `(B, T)` to the stream, `(B, T, C)`. If the model
-    /// has a table of positions, adds its rows for the step's positions.
+    /// Looks up the embeddings of the step's ids: `(B, T)` to the stream, `(B, T, C)`.
+    /// If the model has a table of positions, adds its rows for the step's positions.
     ///
     /// The embedding table may be bf16 or f16 in memory; the stream has the type that
     /// [`activation_dtype`] returns, and so has the table of positions.
@@ -196,7 +197,8 @@ impl Transformer {
         // </solution>
     }
 
-    /// Applies the last norm and the LM head: `(B, n, C)` to logits, `(B, n, V)`, in f32.
+    /// Applies the last norm and the LM head: `(B, n, C)` to logits, `(B, n, V)`, in
+    /// f32.
     ///
     /// # Errors
     /// If the shapes don't match.
@@ -209,10 +211,10 @@ impl Transformer {
         // </solution>
     }
 
-    /// Returns the logits that the model would have if it ended after the embedding, after the
-    /// first layer, after the second, and so on: one tensor `(B, n, V)` for each, for the positions
-    /// that the step asks for (known as the *logit lens*). The last one is what [`Model::forward`]
-    /// returns. Runs every layer once.
+    /// Returns the logits that the model would have if it ended after the embedding,
+    /// after the first layer, after the second, and so on: one tensor `(B, n, V)` for
+    /// each, for the positions that the step asks for (known as the *logit lens*). The
+    /// last one is what [`Model::forward`] returns. Runs every layer once.
     ///
     /// # Errors
     /// If the step doesn't fit the model or the cache.
@@ -259,15 +261,16 @@ impl Model for Transformer {
     }
 }
 
-/// GPT-2's attention: no groups, no RoPE, biases everywhere, and one matrix for q, k and v (HF
-/// `GPT2Attention`).
+/// GPT-2's attention: no groups, no RoPE, biases everywhere, and one matrix for q, k
+/// and v (HF `GPT2Attention`).
 #[derive(Debug, Clone)]
 pub struct FusedAttention {
     /// Index of this layer, in the stack and in the cache.
     pub layer_idx: usize,
     /// Number of heads.
     pub num_heads: usize,
-    /// Computes q, k and v in one product, `(3 * C, C)`: all of q, then all of k, then all of v.
+    /// Computes q, k and v in one product, `(3 * C, C)`: all of q, then all of k, then
+    /// all of v.
     pub c_attn: Projection,
     /// Mixes the heads, `(C, C)`.
     pub c_proj: Projection,
@@ -276,8 +279,8 @@ pub struct FusedAttention {
 }
 
 impl FusedAttention {
-    /// Runs the attention on normed `x`, `(B, T, C)`, and returns the same shape, like day 4's
-    /// [`Attention::forward`].
+    /// Runs the attention on normed `x`, `(B, T, C)`, and returns the same shape, like
+    /// day 4's [`Attention::forward`].
     ///
     /// # Errors
     /// If the shapes don't match.

@@ -4,8 +4,8 @@ use candecode::day00_warm_up::last_position;
 use candecode::kit::{Model, NoCache, Step, Tokenizer};
 use candle_core::{bail, IndexOp, Result, Tensor};
 
-/// Returns the logits of each row's last position, `(B, T, V)` to `(B, V)`: the only ones that
-/// predict a token the text doesn't have yet.
+/// Returns the logits of each row's last position, `(B, T, V)` to `(B, V)`: the only
+/// ones that predict a token the text doesn't have yet.
 ///
 /// # Errors
 /// If there are no positions.
@@ -16,8 +16,8 @@ pub fn last_logits(logits: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Runs the model once over all of `ids`, at positions 0, 1, …, and returns the logits of the next
-/// token, `(V)`, copied off the device.
+/// Runs the model once over all of `ids`, at positions 0, 1, …, and returns the logits
+/// of the next token, `(V)`, copied off the device.
 ///
 /// # Errors
 /// If `ids` is empty, or longer than the context.
@@ -39,16 +39,18 @@ pub struct Trace {
     pub positions_computed: usize,
 }
 
-/// Prefill, then decode: one pass over the prompt yields the first new token, and one pass over the
-/// growing sequence yields each token after it (HF `generate` with `use_cache=False`).
+/// Prefill, then decode: one pass over the prompt yields the first new token, and one
+/// pass over the growing sequence yields each token after it (HF `generate` with
+/// `use_cache=False`).
 ///
-/// `pick` chooses a token from the logits. `on_token` is called with every token as soon as it is
-/// chosen. The loop ends after a generated token from `eos`, which is kept, or after
-/// `max_new_tokens`. With `max_new_tokens` = 0 the model isn't run and the trace is empty.
+/// `pick` chooses a token from the logits. `on_token` is called with every token as
+/// soon as it is chosen. The loop ends after a generated token from `eos`, which is
+/// kept, or after `max_new_tokens`. With `max_new_tokens` = 0 the model isn't run and
+/// the trace is empty.
 ///
 /// # Errors
-/// If the prompt is empty and a pass is needed, if the sequence outgrows the context, or if `pick`
-/// or `on_token` fails.
+/// If the prompt is empty and a pass is needed, if the sequence outgrows the context,
+/// or if `pick` or `on_token` fails.
 pub fn simple_generate(
     model: &dyn Model,
     prompt: &[u32],
@@ -79,9 +81,10 @@ pub fn simple_generate(
 /// Decodes tokens as they arrive, and never returns half a character (vLLM
 /// `detokenize_incrementally`).
 ///
-/// A token stands for bytes, not characters: `é` may be two tokens, and either half alone decodes
-/// to `U+FFFD`. A token's text can also depend on its neighbors: SentencePiece drops the space at
-/// the start of a text, and one stray byte turns every byte token next to it into `U+FFFD`.
+/// A token stands for bytes, not characters: `é` may be two tokens, and either half
+/// alone decodes to `U+FFFD`. A token's text can also depend on its neighbors:
+/// SentencePiece drops the space at the start of a text, and one stray byte turns every
+/// byte token next to it into `U+FFFD`.
 pub struct TextStream<'a> {
     tokenizer: &'a Tokenizer,
     ids: Vec<u32>,
@@ -96,12 +99,13 @@ impl<'a> TextStream<'a> {
         Self { tokenizer, ids: Vec::new(), prefix: 0, read: 0, seen: String::new() }
     }
 
-    /// Appends a token and returns the text that is now certain, which may be empty. Text that was
-    /// returned earlier never changes.
+    /// Appends a token and returns the text that is now certain, which may be empty.
+    /// Text that was returned earlier never changes.
     ///
-    /// Text that ends in `U+FFFD` may be half a character, so it waits. A stray byte must not hide
-    /// the text after it: `E2` followed by both bytes of `é` is `U+FFFD` and `é`. If all bytes are
-    /// valid, the pieces joined together equal `decode` of all ids.
+    /// Text that ends in `U+FFFD` may be half a character, so it waits. A stray byte
+    /// must not hide the text after it: `E2` followed by both bytes of `é` is `U+FFFD`
+    /// and `é`. If all bytes are valid, the pieces joined together equal `decode` of
+    /// all ids.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -119,8 +123,8 @@ impl<'a> TextStream<'a> {
         // </solution>
     }
 
-    /// Ends the stream: returns the text that `push` has held back, even if it ends in `U+FFFD`.
-    /// There is no `push` after this.
+    /// Ends the stream: returns the text that `push` has held back, even if it ends in
+    /// `U+FFFD`. There is no `push` after this.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -136,9 +140,10 @@ impl<'a> TextStream<'a> {
     /// Creates a stream that continues a prompt. It never returns text of the prompt.
     ///
     /// It starts from the prompt's last five ids, or all if there are fewer (vLLM
-    /// `INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET`): decoded alone, the first new token would lose
-    /// its space in a SentencePiece tokenizer. If the prompt ends with half a character, the first
-    /// piece is the whole character. If the other half never comes, the prompt's half isn't shown.
+    /// `INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET`): decoded alone, the first new token
+    /// would lose its space in a SentencePiece tokenizer. If the prompt ends with half
+    /// a character, the first piece is the whole character. If the other half never
+    /// comes, the prompt's half isn't shown.
     pub fn after(tokenizer: &'a Tokenizer, prompt: &[u32]) -> Self {
         // task 6.6: Start from the prompt's last ids, whose text is already on screen
         // <solution>
@@ -188,8 +193,8 @@ impl<'a> TextStream<'a> {
     }
     // </solution>
 
-    /// Removes the prompt's half character, `seen`, from the start of the stream's first piece.
-    /// Later pieces are returned as they are.
+    /// Removes the prompt's half character, `seen`, from the start of the stream's
+    /// first piece. Later pieces are returned as they are.
     fn unseen(&mut self, text: &str) -> String {
         let seen = std::mem::take(&mut self.seen);
         let completed = seen.trim_end_matches('\u{fffd}'); // the other half has arrived
@@ -201,13 +206,13 @@ impl<'a> TextStream<'a> {
     }
 }
 
-/// Repeats all choices of the loop in one pass over the finished text `ids`: row `i` predicts token
-/// `i + 1`. Returns one choice for each token after the prompt, from rows `prompt_len - 1` to
-/// `ids.len() - 2`, so none if all ids are prompt. The last row is left out: it predicts a token
-/// that isn't in the text.
+/// Repeats all choices of the loop in one pass over the finished text `ids`: row `i`
+/// predicts token `i + 1`. Returns one choice for each token after the prompt, from
+/// rows `prompt_len - 1` to `ids.len() - 2`, so none if all ids are prompt. The last
+/// row is left out: it predicts a token that isn't in the text.
 ///
-/// This is why a cache is allowed (adding a future doesn't change the past), and why one pass can
-/// verify K drafted tokens.
+/// This is why a cache is allowed (adding a future doesn't change the past), and why
+/// one pass can verify K drafted tokens.
 ///
 /// # Errors
 /// If `prompt_len` is 0 or more than `ids.len()`, or if `pick` fails.
@@ -231,8 +236,8 @@ pub fn predictions(
     // </solution>
 }
 
-/// Returns how many tokens of `draft`, counted from its start, the loop would have chosen after
-/// `text`. The model runs once (greedy speculative decoding, day 13).
+/// Returns how many tokens of `draft`, counted from its start, the loop would have
+/// chosen after `text`. The model runs once (greedy speculative decoding, day 13).
 ///
 /// # Errors
 /// As [`predictions`].

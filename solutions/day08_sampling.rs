@@ -9,8 +9,8 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-/// Turns logits into probabilities: `exp(x - max)` divided by the sum of all of them. `-inf`
-/// becomes 0 (torch `softmax` in f32).
+/// Turns logits into probabilities: `exp(x - max)` divided by the sum of all of them.
+/// `-inf` becomes 0 (torch `softmax` in f32).
 ///
 /// # Errors
 /// If there are no logits, if one is NaN, or if all are `-inf`.
@@ -25,7 +25,8 @@ pub fn softmax(logits: &[f32]) -> Result<Vec<f32>> {
 }
 
 // <solution>
-/// Rejects invalid temperatures. The logits are divided in f32, so `t` must be valid as an f32.
+/// Rejects invalid temperatures. The logits are divided in f32, so `t` must be valid as
+/// an f32.
 fn check_temperature(t: f64) -> Result<()> {
     let divisor = t as f32;
     if !(divisor.is_finite() && divisor > 0.0) {
@@ -35,10 +36,10 @@ fn check_temperature(t: f64) -> Result<()> {
 }
 // </solution>
 
-/// Divides the logits by `t`, in f32. Below 1, likely tokens become likelier; above 1, all tokens
-/// become more alike (HF `TemperatureLogitsWarper`). If the largest quotient would be infinite, the
-/// largest logit is subtracted from every logit first, so a tiny temperature is nearly greedy
-/// rather than an error.
+/// Divides the logits by `t`, in f32. Below 1, likely tokens become likelier; above 1,
+/// all tokens become more alike (HF `TemperatureLogitsWarper`). If the largest quotient
+/// would be infinite, the largest logit is subtracted from every logit first, so a tiny
+/// temperature is nearly greedy rather than an error.
 ///
 /// # Errors
 /// If `t`, as an f32, isn't a finite number above 0. The message names the temperature.
@@ -66,9 +67,9 @@ fn check_top_k(k: usize) -> Result<()> {
 }
 // </solution>
 
-/// Keeps the `k` largest logits, and any others equal to the `k`-th largest. The rest become
-/// `-inf`. A `k` above the number of tokens keeps everything (HF `TopKLogitsWarper`; Fan et al.
-/// 2018).
+/// Keeps the `k` largest logits, and any others equal to the `k`-th largest. The rest
+/// become `-inf`. A `k` above the number of tokens keeps everything (HF
+/// `TopKLogitsWarper`; Fan et al. 2018).
 ///
 /// # Errors
 /// If `k` is 0. The message names top-k: `top_k`, `top-k` or the like.
@@ -100,13 +101,15 @@ fn check_top_p(p: f64) -> Result<()> {
 }
 // </solution>
 
-/// Keeps the smallest set of tokens whose probability reaches `p`; the rest become `-inf`.
+/// Keeps the smallest set of tokens whose probability reaches `p`; the rest become
+/// `-inf`.
 ///
-/// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020). HF's
-/// `TopPLogitsWarper` sorts in ascending order, adds up in f64, and drops tokens while the sum is
-/// at most `1 - p`, both rounded to f32. Among equal logits the highest ids stay. (That holds in HF
-/// for up to 16 tokens; for longer rows its sort isn't stable.) The plain rule is the chapter's
-/// step one, and agreeing with HF is step two.
+/// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020).
+/// HF's `TopPLogitsWarper` sorts in ascending order, adds up in f64, and drops tokens
+/// while the sum is at most `1 - p`, both rounded to f32. Among equal logits the
+/// highest ids stay. (That holds in HF for up to 16 tokens; for longer rows its sort
+/// isn't stable.) The plain rule is the chapter's step one, and agreeing with HF is
+/// step two.
 ///
 /// # Errors
 /// If `p` isn't in (0, 1]. The message names top-p.
@@ -142,8 +145,8 @@ fn check_min_p(p: f64) -> Result<()> {
 }
 // </solution>
 
-/// Keeps the tokens whose probability is at least `p` times that of the likeliest; the rest become
-/// `-inf` (Nguyen et al. 2024; HF `MinPLogitsWarper`).
+/// Keeps the tokens whose probability is at least `p` times that of the likeliest; the
+/// rest become `-inf` (Nguyen et al. 2024; HF `MinPLogitsWarper`).
 ///
 /// # Errors
 /// If `p` isn't in [0, 1]. The message names min-p.
@@ -163,12 +166,13 @@ pub fn min_p(logits: &mut [f32], p: f64) -> Result<()> {
     // </solution>
 }
 
-/// Returns the processors for a request that samples, in HF's order, named `temperature(2)`,
-/// `top_k(50)`, `top_p(0.9)` and `min_p(0.1)`. Parameters at their neutral values add none.
+/// Returns the processors for a request that samples, in HF's order, named
+/// `temperature(2)`, `top_k(50)`, `top_p(0.9)` and `min_p(0.1)`. Parameters at their
+/// neutral values add none.
 ///
 /// # Errors
-/// If a parameter is out of range. It fails here, before the model runs, with the filter's own
-/// error.
+/// If a parameter is out of range. It fails here, before the model runs, with the
+/// filter's own error.
 pub fn warpers(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> {
     // task 8.6: Build one processor for each parameter that is set, in HF's order
     // <solution>
@@ -196,11 +200,11 @@ pub fn warpers(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> 
     // </solution>
 }
 
-/// Draws a token by inverse CDF, from a uniform number `u` in [0, 1): adds up the probabilities
-/// until the sum exceeds `u`.
+/// Draws a token by inverse CDF, from a uniform number `u` in [0, 1): adds up the
+/// probabilities until the sum exceeds `u`.
 ///
-/// A token of probability 0 is never drawn. If rounding leaves the total at or below `u`, the last
-/// possible token is drawn. Adding in f32 or in f64 is fine.
+/// A token of probability 0 is never drawn. If rounding leaves the total at or below
+/// `u`, the last possible token is drawn. Adding in f32 or in f64 is fine.
 ///
 /// # Errors
 /// If no token is possible, or if `u` isn't in [0, 1).
@@ -224,9 +228,10 @@ pub fn sample(probs: &[f32], u: f32) -> Result<u32> {
     // </solution>
 }
 
-/// Draws a token as torch does (`torch.multinomial(p, 1)`), with a race. A token's time is its
-/// number from Exp(1), `q`, divided by its probability `p`. The shortest time, that is, the largest
-/// `p / q`, wins. The distribution is that of [`sample`], but the draws differ.
+/// Draws a token as torch does (`torch.multinomial(p, 1)`), with a race. A token's time
+/// is its number from Exp(1), `q`, divided by its probability `p`. The shortest time,
+/// that is, the largest `p / q`, wins. The distribution is that of [`sample`], but the
+/// draws differ.
 ///
 /// # Errors
 /// If the two slices differ in length, or if no token is possible.
@@ -245,10 +250,10 @@ pub fn race(probs: &[f32], exponentials: &[f32]) -> Result<u32> {
     // </solution>
 }
 
-/// Draws `n` different tokens: the first from `probs`, and each later one from the tokens not
-/// drawn yet, in proportion to their probabilities. All the randomness is one number from Exp(1)
-/// for each token. Returns the tokens in the order in which they were drawn; for `n` = 1 that is
-/// [`race`]'s.
+/// Draws `n` different tokens: the first from `probs`, and each later one from the
+/// tokens not drawn yet, in proportion to their probabilities. All the randomness is
+/// one number from Exp(1) for each token. Returns the tokens in the order in which they
+/// were drawn; for `n` = 1 that is [`race`]'s.
 ///
 /// # Errors
 /// If the two slices differ in length, or if fewer than `n` tokens are possible.
@@ -273,8 +278,9 @@ pub fn draw_distinct(probs: &[f32], exponentials: &[f32], n: usize) -> Result<Ve
 /// Returns one sampler for each row of a batch. They share torch's stream after
 /// `torch.manual_seed(seed)` and choose the tokens of HF's `generate(do_sample=True)`.
 ///
-/// At every step, each of the `rows` takes V numbers from the stream, finished rows included. Their
-/// numbers are skipped here, so the rows that go on draw what they would in torch.
+/// At every step, each of the `rows` takes V numbers from the stream, finished rows
+/// included. Their numbers are skipped here, so the rows that go on draw what they
+/// would in torch.
 pub fn torch_samplers(seed: u64, rows: usize) -> Vec<Sampler<'static>> {
     let stream = Rc::new(RefCell::new((TorchRng::new(seed), 0)));
     let sampler = |row: usize| -> Sampler<'static> {
@@ -290,8 +296,8 @@ pub fn torch_samplers(seed: u64, rows: usize) -> Vec<Sampler<'static>> {
     (0..rows).map(sampler).collect()
 }
 
-/// Returns a sampler with its own portable stream, keyed by `seed` and `request`, so a request
-/// draws the same numbers whatever else is in the batch.
+/// Returns a sampler with its own portable stream, keyed by `seed` and `request`, so a
+/// request draws the same numbers whatever else is in the batch.
 pub fn chacha_sampler(seed: u64, request: usize) -> Sampler<'static> {
     let mut rng = RequestRng::new(seed, request as u64);
     Box::new(move |logits| sample(&softmax(logits)?, rng.uniform()))

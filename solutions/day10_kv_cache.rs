@@ -8,7 +8,8 @@ use candle_core::{bail, DType, Result, Tensor};
 
 // part 1: keep and feed
 
-/// Returns the size in bytes of the keys and values of `rows` sequences of `len` positions each.
+/// Returns the size in bytes of the keys and values of `rows` sequences of `len`
+/// positions each.
 pub fn cache_bytes(config: &ModelConfig, rows: usize, len: usize, dtype: DType) -> usize {
     // task 10.1: Count the numbers that all layers keep, in bytes
     // <solution>
@@ -17,8 +18,9 @@ pub fn cache_bytes(config: &ModelConfig, rows: usize, len: usize, dtype: DType) 
     // </solution>
 }
 
-/// Returns the positions of `old`, `(B, Hkv, S, D)`, followed by those of `new`, `(B, Hkv, T, D)`:
-/// `(B, Hkv, S + T, D)`, contiguous, in new memory. `new` can be a transposed view.
+/// Returns the positions of `old`, `(B, Hkv, S, D)`, followed by those of `new`, `(B,
+/// Hkv, T, D)`: `(B, Hkv, S + T, D)`, contiguous, in new memory. `new` can be a
+/// transposed view.
 ///
 /// # Errors
 /// If any other dimension differs.
@@ -29,15 +31,15 @@ pub fn concat(old: &Tensor, new: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Keys and values of every layer, and the number of valid positions. Most caches in this course
-/// are built on it.
+/// Keys and values of every layer, and the number of valid positions. Most caches in
+/// this course are built on it.
 ///
-/// Positions from `len` on are garbage, in every layer. This type isn't `Clone`, because clones
-/// would share the buffers that [`KvLayers::write`] writes in place.
+/// Positions from `len` on are garbage, in every layer. This type isn't `Clone`,
+/// because clones would share the buffers that [`KvLayers::write`] writes in place.
 #[derive(Debug)]
 pub struct KvLayers {
-    /// Keys and values of each layer. None before its first append. The tensors can be longer than
-    /// `len`.
+    /// Keys and values of each layer. None before its first append. The tensors can be
+    /// longer than `len`.
     pub stored: Vec<Option<View>>,
     /// Number of valid positions, the same in every layer.
     pub len: usize,
@@ -61,11 +63,11 @@ impl KvLayers {
         Ok(Some(View::new(all.k.narrow(2, 0, self.len)?, all.v.narrow(2, 0, self.len)?)))
     }
 
-    /// Appends new positions, `(B, Hkv, T, D)`, to the `len` valid ones of a layer. Stores the
-    /// result, contiguous, and returns it: `(B, Hkv, len + T, D)`.
+    /// Appends new positions, `(B, Hkv, T, D)`, to the `len` valid ones of a layer.
+    /// Stores the result, contiguous, and returns it: `(B, Hkv, len + T, D)`.
     ///
-    /// `len` grows when the last layer has appended, so that all layers of a step append at the
-    /// same position.
+    /// `len` grows when the last layer has appended, so that all layers of a step
+    /// append at the same position.
     ///
     /// # Errors
     /// If the layer doesn't exist, or the shapes don't match what it holds.
@@ -87,7 +89,8 @@ impl KvLayers {
     }
 }
 
-/// A cache that grows by one concatenation per layer and step (`DynamicCache` in transformers).
+/// A cache that grows by one concatenation per layer and step (`DynamicCache` in
+/// transformers).
 #[derive(Debug)]
 pub struct DynamicCache {
     /// Keys and values.
@@ -115,9 +118,9 @@ impl Cache for DynamicCache {
     }
 }
 
-/// The cache of one sequence, together with the tokens that are in it. Because it owns both, it
-/// always knows what the cache holds. Generation, chats, drafters and verification all call
-/// [`Cached::logits`].
+/// The cache of one sequence, together with the tokens that are in it. Because it owns
+/// both, it always knows what the cache holds. Generation, chats, drafters and
+/// verification all call [`Cached::logits`].
 pub struct Cached<'a> {
     /// The model that fills the cache.
     pub model: &'a dyn Model,
@@ -135,8 +138,8 @@ impl<'a> Cached<'a> {
         Self { model, cache, tokens: Vec::new(), computed: 0 }
     }
 
-    /// Returns the step that feeds `ids` at positions `start`, `start + 1`, … Positions past the
-    /// context are allowed with a sliding cache only.
+    /// Returns the step that feeds `ids` at positions `start`, `start + 1`, … Positions
+    /// past the context are allowed with a sliding cache only.
     ///
     /// # Errors
     /// If an id or a position doesn't fit the model.
@@ -147,19 +150,22 @@ impl<'a> Cached<'a> {
         }
     }
 
-    /// Returns the logits, `(V)`, after each of the last `n` of `tokens`, a whole sequence from
-    /// position 0 on. The longest common prefix with the last call's tokens stays in the cache, the
-    /// rest is forgotten, and the tokens after the prefix are fed, at least the last `n`.
+    /// Returns the logits, `(V)`, after each of the last `n` of `tokens`, a whole
+    /// sequence from position 0 on. The longest common prefix with the last call's
+    /// tokens stays in the cache, the rest is forgotten, and the tokens after the
+    /// prefix are fed, at least the last `n`.
     ///
-    /// A common prefix can stay because a key depends on its own token, the tokens before it and
-    /// their positions, and on nothing after it (automatic prefix caching in vLLM).
+    /// A common prefix can stay because a key depends on its own token, the tokens
+    /// before it and their positions, and on nothing after it (automatic prefix caching
+    /// in vLLM).
     ///
-    /// A cache that has evicted positions can't go back, so then the tokens must extend the
-    /// last call's by `n` or more. After an error from the pass, the next call starts from scratch.
+    /// A cache that has evicted positions can't go back, so then the tokens must extend
+    /// the last call's by `n` or more. After an error from the pass, the next call
+    /// starts from scratch.
     ///
     /// # Errors
-    /// If `n` is 0 or larger than the number of tokens, if the tokens don't fit the model, or if
-    /// the model fails.
+    /// If `n` is 0 or larger than the number of tokens, if the tokens don't fit the
+    /// model, or if the model fails.
     pub fn logits(&mut self, tokens: &[u32], n: usize) -> Result<Vec<Vec<f32>>> {
         if n == 0 || n > tokens.len() {
             bail!("asked for {n} logits, but there are {} tokens", tokens.len())
@@ -181,7 +187,8 @@ impl<'a> Cached<'a> {
     }
 }
 
-/// Runs the model on the tokens that the cache doesn't hold, chooses the next token and appends it.
+/// Runs the model on the tokens that the cache doesn't hold, chooses the next token and
+/// appends it.
 ///
 /// # Errors
 /// If the model, a processor or the sampler fails.
@@ -198,7 +205,8 @@ pub fn next_token(cached: &mut Cached, sequence: &mut Sequence) -> Result<Token>
 /// Generates from a prompt: the prompt in one pass, then one position for each token.
 ///
 /// # Errors
-/// If the prompt is empty or longer than the context. The iterator can return errors, too.
+/// If the prompt is empty or longer than the context. The iterator can return errors,
+/// too.
 pub fn generate_cached<'a>(
     mut cached: Cached<'a>,
     tokenizer: &'a Tokenizer,
@@ -215,9 +223,9 @@ pub fn generate_cached<'a>(
 
 // part 2: preallocate, take back
 
-/// Writes `new`, `(B, Hkv, T, D)`, into `buffer`, `(B, Hkv, capacity, D)`, at position `at`, in
-/// place. Returns a view of the positions up to the last one written, `(B, Hkv, at + T, D)`. Only
-/// the new positions are copied.
+/// Writes `new`, `(B, Hkv, T, D)`, into `buffer`, `(B, Hkv, capacity, D)`, at position
+/// `at`, in place. Returns a view of the positions up to the last one written, `(B,
+/// Hkv, at + T, D)`. Only the new positions are copied.
 ///
 /// # Errors
 /// If the buffer is too small, or if rows, heads or head dimensions differ.
@@ -234,8 +242,9 @@ pub fn write_at(buffer: &Tensor, new: &Tensor, at: usize) -> Result<Tensor> {
 }
 
 impl KvLayers {
-    /// Returns a layer's buffers, `(B, Hkv, capacity, D)`. If no position is valid, the buffers are
-    /// new and full of zeros, with the rows, heads and head dimension of `new`.
+    /// Returns a layer's buffers, `(B, Hkv, capacity, D)`. If no position is valid, the
+    /// buffers are new and full of zeros, with the rows, heads and head dimension of
+    /// `new`.
     ///
     /// # Errors
     /// If the layer doesn't exist.
@@ -252,9 +261,9 @@ impl KvLayers {
         }
     }
 
-    /// Appends new positions, `(B, Hkv, T, D)`, to a layer, in place, in buffers of `capacity`
-    /// positions. Returns all valid positions, `(B, Hkv, len + T, D)`. `len` grows as in
-    /// [`KvLayers::grow`].
+    /// Appends new positions, `(B, Hkv, T, D)`, to a layer, in place, in buffers of
+    /// `capacity` positions. Returns all valid positions, `(B, Hkv, len + T, D)`. `len`
+    /// grows as in [`KvLayers::grow`].
     ///
     /// # Errors
     /// If the layer doesn't exist, is full, or holds other shapes.
@@ -301,8 +310,8 @@ impl KvLayers {
     }
 }
 
-/// A cache allocated once, with room for `capacity` positions, and written in place (`StaticCache`
-/// in transformers).
+/// A cache allocated once, with room for `capacity` positions, and written in place
+/// (`StaticCache` in transformers).
 #[derive(Debug)]
 pub struct StaticCache {
     /// Keys and values. Every stored tensor is a buffer of `capacity` positions.
@@ -311,8 +320,8 @@ pub struct StaticCache {
 }
 
 impl StaticCache {
-    /// Creates an empty cache for a model of `layers` layers. Memory is allocated by the first
-    /// append.
+    /// Creates an empty cache for a model of `layers` layers. Memory is allocated by
+    /// the first append.
     pub fn new(layers: usize, capacity: usize) -> Self {
         Self { layers: KvLayers::new(layers), capacity }
     }
@@ -334,11 +343,12 @@ impl Cache for StaticCache {
 
 // part 3: a challenge, and sliding windows
 
-/// Picks the cache that should serve a new prompt. `caches` lists the tokens in each cache.
+/// Picks the cache that should serve a new prompt. `caches` lists the tokens in each
+/// cache.
 ///
-/// Returns the index of the cache with which [`Cached::logits`] computes the fewest positions for
-/// `tokens` and `n` = 1. Ties go to the one that forgets the fewest positions, then to the first.
-/// None if there are no caches.
+/// Returns the index of the cache with which [`Cached::logits`] computes the fewest
+/// positions for `tokens` and `n` = 1. Ties go to the one that forgets the fewest
+/// positions, then to the first. None if there are no caches.
 pub fn pick_cache(caches: &[&[u32]], tokens: &[u32]) -> Option<usize> {
     // task 10.9 (challenge): Pick the cache that saves the most and loses the least
     // <solution>
@@ -356,8 +366,8 @@ pub fn pick_cache(caches: &[&[u32]], tokens: &[u32]) -> Option<usize> {
     // </solution>
 }
 
-/// A cache that grows, and evicts positions from the front: a token sees the last `window`
-/// positions, itself included (`sliding_window` in transformers).
+/// A cache that grows, and evicts positions from the front: a token sees the last
+/// `window` positions, itself included (`sliding_window` in transformers).
 #[derive(Debug)]
 pub struct SlidingCache {
     /// The positions that haven't been evicted.
@@ -372,11 +382,13 @@ impl SlidingCache {
         Self { layers: KvLayers::new(layers), window, num_evicted: 0 }
     }
 
-    /// Evicts the positions that the next token must not see. At most `window - 1` stay, because a
-    /// token is part of its own window. `append` calls this after the last layer.
+    /// Evicts the positions that the next token must not see. At most `window - 1`
+    /// stay, because a token is part of its own window. `append` calls this after the
+    /// last layer.
     ///
     /// # Errors
-    /// If there are more than `window` positions, because the newest token has then seen too many.
+    /// If there are more than `window` positions, because the newest token has then
+    /// seen too many.
     fn evict(&mut self) -> Result<()> {
         let (window, held) = (self.window, self.layers.len);
         if held > window {
@@ -396,7 +408,8 @@ impl SlidingCache {
 }
 
 impl Cache for SlidingCache {
-    /// Returns the positions as they were before evicting, because the new tokens attend to them.
+    /// Returns the positions as they were before evicting, because the new tokens
+    /// attend to them.
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         let all = self.layers.grow(layer, k, v)?;
         if layer + 1 == self.layers.stored.len() {

@@ -27,8 +27,9 @@ pub struct Candidate {
     pub score: f32,
 }
 
-/// Returns the `keep` best extensions of all beams, best first. Ties go to the earlier beam, then
-/// to the smaller id. Tokens at `-inf` aren't candidates. `log_probs` has one row `(V)` per beam.
+/// Returns the `keep` best extensions of all beams, best first. Ties go to the earlier
+/// beam, then to the smaller id. Tokens at `-inf` aren't candidates. `log_probs` has
+/// one row `(V)` per beam.
 pub fn candidates(beams: &[Beam], log_probs: &[Vec<f32>], keep: usize) -> Vec<Candidate> {
     // task 11.1: Rank the extensions of all beams by the score of the whole sequence
     // <solution>
@@ -55,7 +56,8 @@ pub fn candidates(beams: &[Beam], log_probs: &[Vec<f32>], keep: usize) -> Vec<Ca
     // </solution>
 }
 
-/// Adds a finished sequence and keeps the `num_beams` best, best first. Equals may be in any order.
+/// Adds a finished sequence and keeps the `num_beams` best, best first. Equals may be
+/// in any order.
 pub fn keep_best(finished: &mut Vec<Hypothesis>, new: Hypothesis, num_beams: usize) {
     // task 11.2: Insert the sequence by its score and keep at most num_beams
     // <solution>
@@ -76,11 +78,12 @@ pub struct Split {
     pub parents: Vec<u32>,
 }
 
-/// Splits `candidates`, best first, into sequences that end and the `num_beams` best that go on. An
-/// ending counts only if it is among the `num_beams` best of all candidates; lower-ranked endings
-/// are dropped (HF `_update_finished_beams`).
+/// Splits `candidates`, best first, into sequences that end and the `num_beams` best
+/// that go on. An ending counts only if it is among the `num_beams` best of all
+/// candidates; lower-ranked endings are dropped (HF `_update_finished_beams`).
 ///
-/// `ending` takes a whole sequence, prompt included, and returns the reason if it ends there.
+/// `ending` takes a whole sequence, prompt included, and returns the reason if it ends
+/// there.
 ///
 /// # Errors
 /// If `ending` fails.
@@ -111,9 +114,10 @@ pub fn split(
     // </solution>
 }
 
-/// Returns the log-probabilities of the next token of each beam, one row `(V)` per beam. As in HF,
-/// the processors run on log-probabilities, and nothing renormalizes them afterwards. A row that is
-/// all `-inf` isn't an error: its beam simply has no continuation.
+/// Returns the log-probabilities of the next token of each beam, one row `(V)` per
+/// beam. As in HF, the processors run on log-probabilities, and nothing renormalizes
+/// them afterwards. A row that is all `-inf` isn't an error: its beam simply has no
+/// continuation.
 ///
 /// # Errors
 /// If the model or a processor fails.
@@ -153,8 +157,8 @@ pub fn next_log_probs(
     // </solution>
 }
 
-/// Returns the reason if a sequence ends with its last token. `tokens` are the prompt and the
-/// generated tokens.
+/// Returns the reason if a sequence ends with its last token. `tokens` are the prompt
+/// and the generated tokens.
 ///
 /// # Errors
 /// If the tokenizer fails.
@@ -181,12 +185,13 @@ fn ending(
     Ok((new.len() >= request.max_new_tokens).then_some(FinishReason::Length))
 }
 
-/// Runs beam search (HF `generate(num_beams=…)`) and returns the `num_return_sequences` best
-/// sequences, best first, or fewer if fewer finished. `cache` is empty at the start. It may be day
-/// 12's or `NoCache`; the result is the same.
+/// Runs beam search (HF `generate(num_beams=…)`) and returns the `num_return_sequences`
+/// best sequences, best first, or fewer if fewer finished. `cache` is empty at the
+/// start. It may be day 12's or `NoCache`; the result is the same.
 ///
 /// # Errors
-/// If a parameter is out of range, if the prompt doesn't fit, or if nothing can be generated.
+/// If a parameter is out of range, if the prompt doesn't fit, or if nothing can be
+/// generated.
 pub fn beam_search(
     model: &dyn Model,
     tokenizer: &Tokenizer,
@@ -257,9 +262,10 @@ pub fn length_normalized(score: f32, len: usize, length_penalty: f64) -> f32 {
     // </solution>
 }
 
-/// Returns whether going on can still change the result. `best` is the score of the best running
-/// beam and `len` the number of its generated tokens (HF `_check_early_stop_heuristic`).
-/// `beam_search` calls it once `num_beams` sequences have finished, unless it stops early.
+/// Returns whether going on can still change the result. `best` is the score of the
+/// best running beam and `len` the number of its generated tokens (HF
+/// `_check_early_stop_heuristic`). `beam_search` calls it once `num_beams` sequences
+/// have finished, unless it stops early.
 pub fn can_improve(
     best: f32,
     len: usize,

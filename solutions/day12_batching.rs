@@ -12,15 +12,15 @@ use candle_core::{bail, Device, Result, Tensor};
 pub struct Padded {
     /// Token ids of each row, all lists equally long. The id of the padding is 0.
     pub ids: Vec<Vec<u32>>,
-    /// Positions of each row. The first real token of a row is at position 0, in any column.
-    /// Padding can be at any position below the width.
+    /// Positions of each row. The first real token of a row is at position 0, in any
+    /// column. Padding can be at any position below the width.
     pub positions: Vec<Vec<u32>>,
     /// Number of padding tokens in each row.
     pub padding: Vec<usize>,
 }
 
-/// Pads rows on the left to the length of the longest, so that every row ends with its last real
-/// token.
+/// Pads rows on the left to the length of the longest, so that every row ends with its
+/// last real token.
 pub fn left_pad(rows: &[&[u32]]) -> Padded {
     // task 12.1: Pad the ids; count positions from the first real token
     // <solution>
@@ -40,13 +40,14 @@ pub fn left_pad(rows: &[&[u32]]) -> Padded {
     // </solution>
 }
 
-/// Returns the mask of a batch with rows padded on the left, for T = `new` tokens per row after
-/// S = `past` cached columns: `(B, 1, T, S + T)`, u8, 1 = may attend.
+/// Returns the mask of a batch with rows padded on the left, for T = `new` tokens per
+/// row after S = `past` cached columns: `(B, 1, T, S + T)`, u8, 1 = may attend.
 ///
-/// The first `padding[b]` columns of row `b` are padding, and new token `i` is in column
-/// `past + i`. A real token attends to the real tokens up to and including itself. A padding token
-/// attends only to itself: with nothing to attend to, its softmax would be NaN, and one layer later
-/// 0 × NaN would reach the real tokens of its row.
+/// The first `padding[b]` columns of row `b` are padding, and new token `i` is in
+/// column `past + i`. A real token attends to the real tokens up to and including
+/// itself. A padding token attends only to itself: with nothing to attend to, its
+/// softmax would be NaN, and one layer later 0 × NaN would reach the real tokens of its
+/// row.
 ///
 /// # Errors
 /// If a row is all padding, that is, if it has `past + new` columns of padding or more.
@@ -73,7 +74,8 @@ pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) 
 pub struct Row<'a> {
     /// The sequence.
     pub sequence: Sequence<'a>,
-    /// Columns of the cache that are padding in this row. They come before its own tokens.
+    /// Columns of the cache that are padding in this row. They come before its own
+    /// tokens.
     pub padding: usize,
 }
 
@@ -84,9 +86,10 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Returns the first step of a batch, for an empty cache: all tokens of every row, `(B, T)`, padded
-/// on the left, with logits for the last column. Sets each row's `padding`, which later steps need.
-/// Rows of one length get no mask, because the causal rule is all they need.
+/// Returns the first step of a batch, for an empty cache: all tokens of every row, `(B,
+/// T)`, padded on the left, with logits for the last column. Sets each row's `padding`,
+/// which later steps need. Rows of one length get no mask, because the causal rule is
+/// all they need.
 ///
 /// # Errors
 /// If a row is empty or doesn't fit the model.
@@ -107,12 +110,13 @@ pub fn prefill_step(model: &dyn Model, rows: &mut [Row]) -> Result<Step> {
     Ok(Step::batch(model, &ids, &positions, mask)?.with_logits(Logits::Last(1)))
 }
 
-/// Returns the step that feeds the newest token of each row, `(B, 1)`, after the `past` columns of
-/// the cache, with logits for the last column.
+/// Returns the step that feeds the newest token of each row, `(B, 1)`, after the `past`
+/// columns of the cache, with logits for the last column.
 ///
 /// # Errors
-/// If a row has more padding than the cache has columns, if the columns after its padding aren't
-/// exactly its tokens without the newest, or if a position is past the context.
+/// If a row has more padding than the cache has columns, if the columns after its
+/// padding aren't exactly its tokens without the newest, or if a position is past the
+/// context.
 pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step> {
     // task 12.3: Feed each row's newest token at its own position; keep the padding hidden
     // <solution>
@@ -139,13 +143,13 @@ pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step>
     // </solution>
 }
 
-/// Retires finished rows: removes them from `rows` and from the cache, and trims the columns that
-/// are padding in every row that is left.
+/// Retires finished rows: removes them from `rows` and from the cache, and trims the
+/// columns that are padding in every row that is left.
 ///
-/// If no row has finished, the cache isn't touched, because `select` would copy all of it. If no
-/// row is left, it isn't touched either, because candle has no tensors with zero rows. An empty
-/// cache (`NoCache`) has nothing to trim, and the rows keep their padding until the next prefill
-/// sets it.
+/// If no row has finished, the cache isn't touched, because `select` would copy all of
+/// it. If no row is left, it isn't touched either, because candle has no tensors with
+/// zero rows. An empty cache (`NoCache`) has nothing to trim, and the rows keep their
+/// padding until the next prefill sets it.
 ///
 /// # Errors
 /// If the cache doesn't hold these rows.
@@ -175,9 +179,9 @@ pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Batch) -> Result<()> {
     // </solution>
 }
 
-/// Runs one step: every row gets one more token, and rows that end with it retire. Returns the new
-/// tokens, one for each row that ran, in order. If a row fails, it ends with a token that carries
-/// the error, and the other rows go on.
+/// Runs one step: every row gets one more token, and rows that end with it retire.
+/// Returns the new tokens, one for each row that ran, in order. If a row fails, it ends
+/// with a token that carries the error, and the other rows go on.
 ///
 /// # Errors
 /// If the model fails.
@@ -203,12 +207,12 @@ pub fn batch_step(
     // </solution>
 }
 
-/// Generates from several requests in one batch; request `i` is row `i`. Every row's text is what
-/// it would be alone.
+/// Generates from several requests in one batch; request `i` is row `i`. Every row's
+/// text is what it would be alone.
 ///
 /// # Errors
-/// If `requests` is empty, or a prompt is empty or longer than the context. The iterator can return
-/// errors, too.
+/// If `requests` is empty, or a prompt is empty or longer than the context. The
+/// iterator can return errors, too.
 pub fn generate_batch<'a>(
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
@@ -230,8 +234,8 @@ pub fn generate_batch<'a>(
     Ok(TokenIter::new(rows.len(), move || batch_step(model, &mut rows, &mut *cache)))
 }
 
-/// Keys and values of a batch, as a rectangle. Rows can join and leave. It grows by concatenation,
-/// or is written in place if it has a capacity.
+/// Keys and values of a batch, as a rectangle. Rows can join and leave. It grows by
+/// concatenation, or is written in place if it has a capacity.
 #[derive(Debug)]
 pub struct BatchCache {
     layers: KvLayers,
@@ -239,8 +243,8 @@ pub struct BatchCache {
 }
 
 impl BatchCache {
-    /// Creates an empty cache for a model of `layers` layers, with room for `capacity` positions in
-    /// each row. None: no limit.
+    /// Creates an empty cache for a model of `layers` layers, with room for `capacity`
+    /// positions in each row. None: no limit.
     pub fn new(layers: usize, capacity: Option<usize>) -> Self {
         Self { layers: KvLayers::new(layers), capacity }
     }
@@ -263,8 +267,8 @@ impl Cache for BatchCache {
     }
 }
 
-/// Copies keys or values, `(B, Hkv, T, D)`, into new memory. With a capacity, the result is
-/// `(B, Hkv, capacity, D)`, with zeros after the T positions.
+/// Copies keys or values, `(B, Hkv, T, D)`, into new memory. With a capacity, the
+/// result is `(B, Hkv, capacity, D)`, with zeros after the T positions.
 ///
 /// # Errors
 /// If there are more than `capacity` positions.
@@ -332,10 +336,10 @@ impl Batch for BatchCache {
     }
 }
 
-/// Returns one step that computes what comes after each of `rows`, without padding: all their
-/// tokens are in a single line, `(1, T)`, where T is the sum of the lengths, and every row is
-/// computed as if it were alone. The step asks for the logits of each row's last token, in order:
-/// `(1, rows, V)`.
+/// Returns one step that computes what comes after each of `rows`, without padding: all
+/// their tokens are in a single line, `(1, T)`, where T is the sum of the lengths, and
+/// every row is computed as if it were alone. The step asks for the logits of each
+/// row's last token, in order: `(1, rows, V)`.
 ///
 /// # Errors
 /// If there are no rows, a row is empty, or a row doesn't fit the model.
@@ -365,9 +369,9 @@ pub fn packed_step(model: &dyn Model, rows: &[&[u32]]) -> Result<Step> {
     // </solution>
 }
 
-/// Stacks the rows of `b` below those of `a`, each `(B, Hkv, len, D)`, as
-/// `(Ba + Bb, Hkv, longest, D)`. The shorter one is padded with zeros on the left, so that all rows
-/// end in the same column.
+/// Stacks the rows of `b` below those of `a`, each `(B, Hkv, len, D)`, as `(Ba + Bb,
+/// Hkv, longest, D)`. The shorter one is padded with zeros on the left, so that all
+/// rows end in the same column.
 ///
 /// # Errors
 /// If heads or head dimensions differ.

@@ -6,9 +6,9 @@ use candecode::kit::{Batch, Model, Request, SchedulerInterface, SchedulerLoad, T
 use candle_core::{bail, Result};
 use std::collections::VecDeque;
 
-/// Returns the padding that each side needs when a cache of `new` columns joins one of `running`
-/// columns: (columns for the running rows, columns for the new row). The shorter side is padded on
-/// the left until both are equally long.
+/// Returns the padding that each side needs when a cache of `new` columns joins one of
+/// `running` columns: (columns for the running rows, columns for the new row). The
+/// shorter side is padded on the left until both are equally long.
 pub fn paddings(running: usize, new: usize) -> (usize, usize) {
     // task 15.1: Compute the padding for each side
     // <solution>
@@ -19,8 +19,8 @@ pub fn paddings(running: usize, new: usize) -> (usize, usize) {
 /// Creates an empty cache that rows can join: day 12's, not `NoCache`.
 pub type NewCache = Box<dyn Fn() -> Box<dyn Batch>>;
 
-/// Continuous batching (Yu et al. 2022, *Orca*; vLLM's scheduler): one running batch, first come,
-/// first served, with a bound on the number of positions in its cache.
+/// Continuous batching (Yu et al. 2022, *Orca*; vLLM's scheduler): one running batch,
+/// first come, first served, with a bound on the number of positions in its cache.
 pub struct Scheduler<'a> {
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
@@ -34,8 +34,8 @@ pub struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// Creates an idle scheduler. Its cache holds at most `max_batch_tokens` positions, padding
-    /// included.
+    /// Creates an idle scheduler. Its cache holds at most `max_batch_tokens` positions,
+    /// padding included.
     pub fn new(
         model: &'a dyn Model,
         tokenizer: &'a Tokenizer,
@@ -53,8 +53,8 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Returns how long a sequence may become, in tokens, prompt included. Never more than the
-    /// context.
+    /// Returns how long a sequence may become, in tokens, prompt included. Never more
+    /// than the context.
     fn max_len(&self, sequence: &Sequence) -> usize {
         let context = self.model.config().max_position_embeddings;
         sequence.prompt_len.saturating_add(sequence.request.max_new_tokens).min(context)
@@ -63,8 +63,8 @@ impl<'a> Scheduler<'a> {
     /// Adds a request to the end of the queue.
     ///
     /// # Errors
-    /// If its prompt doesn't fit the model, it asks for no tokens, or it would exceed the bound
-    /// even alone.
+    /// If its prompt doesn't fit the model, it asks for no tokens, or it would exceed
+    /// the bound even alone.
     pub fn submit(&mut self, mut request: Request<'a>) -> Result<()> {
         request.fit(self.model)?;
         if request.max_new_tokens == 0 {
@@ -81,9 +81,10 @@ impl<'a> Scheduler<'a> {
         Ok(())
     }
 
-    /// Returns whether the first request in the queue can join the running rows, assuming that
-    /// every sequence grows as long as it may. Rows are padded to the longest, so the cache holds
-    /// rows × longest positions. False if the queue is empty.
+    /// Returns whether the first request in the queue can join the running rows,
+    /// assuming that every sequence grows as long as it may. Rows are padded to the
+    /// longest, so the cache holds rows × longest positions. False if the queue is
+    /// empty.
     pub fn has_room(&self) -> bool {
         // task 15.2: Decide whether the first request in the queue fits
         // <solution>
@@ -97,9 +98,9 @@ impl<'a> Scheduler<'a> {
         // </solution>
     }
 
-    /// Runs a new sequence's prompt in a cache of its own and chooses the first token. Returns the
-    /// row, the token, and that cache. If no token can be chosen, the row ends with
-    /// `FinishReason::Failed`.
+    /// Runs a new sequence's prompt in a cache of its own and chooses the first token.
+    /// Returns the row, the token, and that cache. If no token can be chosen, the row
+    /// ends with `FinishReason::Failed`.
     ///
     /// # Errors
     /// If the model fails.
@@ -116,8 +117,8 @@ impl<'a> Scheduler<'a> {
         // </solution>
     }
 
-    /// Adds a prefilled row and its cache to the batch, as the last row. The shorter side is
-    /// padded. If no row is running, the new cache replaces the batch's.
+    /// Adds a prefilled row and its cache to the batch, as the last row. The shorter
+    /// side is padded. If no row is running, the new cache replaces the batch's.
     ///
     /// # Errors
     /// If the caches can't be joined.
@@ -139,8 +140,9 @@ impl<'a> Scheduler<'a> {
         // </solution>
     }
 
-    /// Admits requests while there is room, in order of arrival, and returns their first tokens. No
-    /// request overtakes another. One that ends with its first token doesn't join the batch.
+    /// Admits requests while there is room, in order of arrival, and returns their
+    /// first tokens. No request overtakes another. One that ends with its first token
+    /// doesn't join the batch.
     ///
     /// # Errors
     /// If the model fails, or the caches can't be joined.
@@ -160,11 +162,13 @@ impl<'a> Scheduler<'a> {
         // </solution>
     }
 
-    /// Makes one turn: admits requests, generates one token for every running row, new ones
-    /// included, and retires the rows that have ended. Returns all tokens of the turn.
+    /// Makes one turn: admits requests, generates one token for every running row, new
+    /// ones included, and retires the rows that have ended. Returns all tokens of the
+    /// turn.
     ///
     /// # Errors
-    /// If the model fails. The tokens of the turn are lost, and the scheduler can't be used again.
+    /// If the model fails. The tokens of the turn are lost, and the scheduler can't be
+    /// used again.
     pub fn turn(&mut self) -> Result<Vec<Token>> {
         // task 15.6: Admit, then make one step of the batch
         // <solution>
@@ -187,21 +191,22 @@ impl<'a> Scheduler<'a> {
 pub struct Stay {
     /// The length that it may grow to, in tokens, prompt included.
     pub max_len: usize,
-    /// The number of turns that it is in the batch, at least 1. For a running text, counted from
-    /// this turn.
+    /// The number of turns that it is in the batch, at least 1. For a running text,
+    /// counted from this turn.
     pub turns: usize,
 }
 
-/// Backfilling: returns the place in the queue of the first request that may overtake without
-/// making the first in the queue wait longer. None if there isn't one, or if the first needn't
-/// wait.
+/// Backfilling: returns the place in the queue of the first request that may overtake
+/// without making the first in the queue wait longer. None if there isn't one, or if
+/// the first needn't wait.
 ///
-/// All texts are assumed to stay as long as they may. A request that is admitted now is in the
-/// batch for its `turns`, beginning with this one. In any turn, a request can be admitted if rows ×
-/// longest is at most `bound`, as in [`Scheduler::has_room`]. The first in the queue fits alone.
+/// All texts are assumed to stay as long as they may. A request that is admitted now is
+/// in the batch for its `turns`, beginning with this one. In any turn, a request can be
+/// admitted if rows × longest is at most `bound`, as in [`Scheduler::has_room`]. The
+/// first in the queue fits alone.
 ///
-/// The rule is EASY backfilling (Lifka 1995), with which batch schedulers of supercomputers fill
-/// gaps.
+/// The rule is EASY backfilling (Lifka 1995), with which batch schedulers of
+/// supercomputers fill gaps.
 pub fn backfill(running: &[Stay], waiting: &[Stay], bound: usize) -> Option<usize> {
     // task 15.7 (challenge): Find a request that may overtake without harm
     // <solution>
@@ -223,8 +228,9 @@ pub fn backfill(running: &[Stay], waiting: &[Stay], bound: usize) -> Option<usiz
     // </solution>
 }
 
-/// How day 20's loop drives this scheduler. A step is smaller than a turn, so that a first token
-/// needn't wait for other prompts: it's one prefill if there is room, or else one pass.
+/// How day 20's loop drives this scheduler. A step is smaller than a turn, so that a
+/// first token needn't wait for other prompts: it's one prefill if there is room, or
+/// else one pass.
 impl<'a> SchedulerInterface<'a> for Scheduler<'a> {
     fn submit(&mut self, request: Request<'a>) -> Result<()> {
         Scheduler::submit(self, request)
@@ -239,8 +245,8 @@ impl<'a> SchedulerInterface<'a> for Scheduler<'a> {
         stepped
     }
 
-    /// Removes a waiting row at once. A running row can't leave the cache between two passes, so
-    /// its bound becomes 0: after the next pass it is full, and retires.
+    /// Removes a waiting row at once. A running row can't leave the cache between two
+    /// passes, so its bound becomes 0: after the next pass it is full, and retires.
     fn cancel(&mut self, id: usize) {
         self.waiting.retain(|sequence| sequence.request.id != id);
         for row in &mut self.running {
@@ -256,8 +262,9 @@ impl<'a> SchedulerInterface<'a> for Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// Prefills the first waiting row if there is room. Otherwise, or if that row has ended with
-    /// its first token, makes a step of the batch, so that many short requests can't hold it up.
+    /// Prefills the first waiting row if there is room. Otherwise, or if that row has
+    /// ended with its first token, makes a step of the batch, so that many short
+    /// requests can't hold it up.
     fn prefill_or_decode(&mut self) -> Result<Vec<Token>> {
         let mut tokens = Vec::new();
         if self.has_room() {

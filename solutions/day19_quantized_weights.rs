@@ -21,7 +21,8 @@ pub struct BlockQ8_0 {
 }
 
 impl BlockQ8_0 {
-    /// Returns the block's 34 bytes in a file: the scale, low byte first, then the integers.
+    /// Returns the block's 34 bytes in a file: the scale, low byte first, then the
+    /// integers.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.scale.to_le_bytes().to_vec();
         bytes.extend(self.quants.iter().map(|quant| *quant as u8));
@@ -47,7 +48,8 @@ pub struct BlockQ4_0 {
 }
 
 impl BlockQ4_0 {
-    /// Returns the block's 18 bytes in a file: the scale, low byte first, then the integers.
+    /// Returns the block's 18 bytes in a file: the scale, low byte first, then the
+    /// integers.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.scale.to_le_bytes().to_vec();
         bytes.extend(self.quants);

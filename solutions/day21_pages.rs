@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 // part 1: blocks
 
-/// The blocks that are free, and the number of sequences that use each of the others (vLLM
-/// `BlockPool`).
+/// The blocks that are free, and the number of sequences that use each of the others
+/// (vLLM `BlockPool`).
 #[derive(Debug)]
 pub struct BlockPool {
     /// For each block, how many sequences hold it. 0: it is free.
@@ -68,7 +68,8 @@ impl BlockPool {
     }
 }
 
-/// The blocks of one sequence, in order, and how many positions they hold (vLLM: its block table).
+/// The blocks of one sequence, in order, and how many positions they hold (vLLM: its
+/// block table).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockTable {
     /// The blocks. The first holds positions 0 to `block_size - 1`, and so on.
@@ -78,8 +79,8 @@ pub struct BlockTable {
 }
 
 impl BlockTable {
-    /// Returns the slot of a position: `block · block_size`, plus its place in the block (vLLM
-    /// `slot_mapping`).
+    /// Returns the slot of a position: `block · block_size`, plus its place in the
+    /// block (vLLM `slot_mapping`).
     pub fn slot(&self, position: usize, block_size: usize) -> u32 {
         // task 21.3: Find the block of a position, and its place in that block
         // <solution>
@@ -91,9 +92,10 @@ impl BlockTable {
 
 /// Keys and values of many sequences, in blocks from one pool.
 ///
-/// A sequence is known by an id. Day 21's flat steps choose the ids (`Chunk::sequence`). A step
-/// that is a rectangle, without padding, belongs to the sequences in `rows`: that's how the loops
-/// of days 10 and 11 use this cache without knowing that it has pages.
+/// A sequence is known by an id. Day 21's flat steps choose the ids
+/// (`Chunk::sequence`). A step that is a rectangle, without padding, belongs to the
+/// sequences in `rows`: that's how the loops of days 10 and 11 use this cache without
+/// knowing that it has pages.
 pub struct PagedCache {
     /// The free blocks.
     pub pool: BlockPool,
@@ -101,7 +103,8 @@ pub struct PagedCache {
     pub tables: BTreeMap<usize, BlockTable>,
     /// The number of positions in a block.
     pub block_size: usize,
-    /// All blocks of each layer, `(blocks, Hkv, block size, D)`; None before its first append.
+    /// All blocks of each layer, `(blocks, Hkv, block size, D)`; None before its first
+    /// append.
     layers: Vec<Option<View>>,
     /// The sequences of the rows of a rectangle.
     rows: Vec<usize>,
@@ -110,8 +113,8 @@ pub struct PagedCache {
 }
 
 impl PagedCache {
-    /// Creates an empty cache for a model of `layers` layers. Memory for all blocks of a layer is
-    /// taken at its first append.
+    /// Creates an empty cache for a model of `layers` layers. Memory for all blocks of
+    /// a layer is taken at its first append.
     ///
     /// # Errors
     /// If there are no blocks, or their size doesn't divide 64.
@@ -132,15 +135,16 @@ impl PagedCache {
         })
     }
 
-    /// Returns the number of positions that a sequence holds: 0 if the cache doesn't know it.
+    /// Returns the number of positions that a sequence holds: 0 if the cache doesn't
+    /// know it.
     pub fn len_of(&self, sequence: usize) -> usize {
         self.tables.get(&sequence).map_or(0, |table| table.len)
     }
 
-    /// Makes room for `new` more positions of a sequence, which need not exist yet: its table gets
-    /// the blocks that are missing, and its `len` grows by `new`. The new positions are written
-    /// next, so a block that they share with another sequence is replaced by a copy first
-    /// ([`PagedCache::own_last_block`]).
+    /// Makes room for `new` more positions of a sequence, which need not exist yet: its
+    /// table gets the blocks that are missing, and its `len` grows by `new`. The new
+    /// positions are written next, so a block that they share with another sequence is
+    /// replaced by a copy first ([`PagedCache::own_last_block`]).
     ///
     /// # Errors
     /// If too few blocks are free. Then nothing has changed.
@@ -158,8 +162,8 @@ impl PagedCache {
         // </solution>
     }
 
-    /// Returns the number of blocks that [`PagedCache::reserve`] would take from the pool, a copy
-    /// included.
+    /// Returns the number of blocks that [`PagedCache::reserve`] would take from the
+    /// pool, a copy included.
     pub fn blocks_needed(&self, sequence: usize, new: usize) -> usize {
         let held = self.tables.get(&sequence);
         let blocks = held.map_or(0, |table| table.blocks.len());
@@ -180,7 +184,8 @@ impl PagedCache {
         Ok(())
     }
 
-    /// Returns true if the next position of a sequence is in a block that another one holds, too.
+    /// Returns true if the next position of a sequence is in a block that another one
+    /// holds, too.
     fn shares_last(&self, sequence: usize) -> bool {
         let Some(table) = self.tables.get(&sequence) else { return false };
         match table.blocks.get(table.len / self.block_size) {
@@ -189,16 +194,16 @@ impl PagedCache {
         }
     }
 
-    /// Ends a sequence: releases all its blocks, the last one first, so that its first block is
-    /// reused last. An unknown id is ignored.
+    /// Ends a sequence: releases all its blocks, the last one first, so that its first
+    /// block is reused last. An unknown id is ignored.
     pub fn release(&mut self, sequence: usize) {
         for block in self.tables.remove(&sequence).unwrap_or_default().blocks.into_iter().rev() {
             self.pool.release(block);
         }
     }
 
-    /// The sequences of a step's new tokens: those of its chunks, or those of the rows of a
-    /// rectangle.
+    /// The sequences of a step's new tokens: those of its chunks, or those of the rows
+    /// of a rectangle.
     fn chunks_of(&mut self, step: &Step) -> Result<Vec<Chunk>> {
         if let Some(chunks) = &step.chunks {
             return Ok(chunks.clone());
@@ -220,8 +225,9 @@ impl PagedCache {
 }
 
 impl Cache for PagedCache {
-    /// Reserves the blocks that the new tokens of the step still lack. A scheduler may have
-    /// reserved them already. If there are too few for all sequences of the step, none gets any.
+    /// Reserves the blocks that the new tokens of the step still lack. A scheduler may
+    /// have reserved them already. If there are too few for all sequences of the step,
+    /// none gets any.
     fn begin(&mut self, step: &Step) -> Result<()> {
         let chunks = self.chunks_of(step)?;
         let lacks =
@@ -250,7 +256,8 @@ impl Cache for PagedCache {
         Ok(())
     }
 
-    /// Writes the new keys and values into their slots. The view holds all blocks, and the tables.
+    /// Writes the new keys and values into their slots. The view holds all blocks, and
+    /// the tables.
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         let (num_blocks, block_size) = (self.pool.ref_counts.len(), self.block_size);
         let Some(stored) = self.layers.get_mut(layer) else {
@@ -309,12 +316,13 @@ pub struct NewTokens<'a> {
     pub ids: &'a [u32],
 }
 
-/// Makes a flat step: the new tokens of all sequences in one row, one sequence after the other,
-/// each token at its own position. Returns logits for the last token of each sequence,
-/// `(1, sequences, V)`.
+/// Makes a flat step: the new tokens of all sequences in one row, one sequence after
+/// the other, each token at its own position. Returns logits for the last token of each
+/// sequence, `(1, sequences, V)`.
 ///
 /// # Errors
-/// If there are no tokens, an id or a position doesn't fit the model, or a sequence occurs twice.
+/// If there are no tokens, an id or a position doesn't fit the model, or a sequence
+/// occurs twice.
 pub fn flat_step(model: &dyn Model, sequences: &[NewTokens]) -> Result<Step> {
     // task 21.5: Build one row, with every sequence's own positions
     // <solution>
@@ -347,8 +355,9 @@ pub struct BlockShape {
 /// Returns the states of one token's queries after the first `visible` positions of its
 /// sequence.
 ///
-/// `keys` and `values` are all blocks of a layer, `(blocks, Hkv, block_size, D)`, number after
-/// number; the queries are those of the heads that share key/value head `kv_head`.
+/// `keys` and `values` are all blocks of a layer, `(blocks, Hkv, block_size, D)`,
+/// number after number; the queries are those of the heads that share key/value head
+/// `kv_head`.
 #[inline(always)]
 pub fn attend_blocks(
     queries: &[Query],
@@ -381,8 +390,8 @@ pub fn attend_blocks(
     // </solution>
 }
 
-/// Attention of a line of tokens over pages: `q` is `(H, N, D)`, the result too. Keys and values
-/// are all blocks of a layer, `(blocks, Hkv, block size, D)`.
+/// Attention of a line of tokens over pages: `q` is `(H, N, D)`, the result too. Keys
+/// and values are all blocks of a layer, `(blocks, Hkv, block size, D)`.
 ///
 /// # Panics
 /// If a table names a block that doesn't exist, or has too few of them.
@@ -425,8 +434,8 @@ pub fn paged_attention(
     out
 }
 
-/// Attention over pages, on the CPU and in f32: `q` and the result are `(B, H, T, D)`, and the
-/// `B · T` tokens stand in the order of the sequences in `pages`.
+/// Attention over pages, on the CPU and in f32: `q` and the result are `(B, H, T, D)`,
+/// and the `B · T` tokens stand in the order of the sequences in `pages`.
 ///
 /// # Errors
 /// If the shapes don't fit, or a table doesn't hold the positions that it should.
@@ -496,9 +505,10 @@ impl PagedCache {
         Ok(())
     }
 
-    /// Starts a sequence `new` that holds the same positions as `old`, in the same blocks. No key
-    /// or value is copied (vLLM: a fork). If `new` exists, it is replaced and releases the blocks
-    /// that it held. The two may be the same sequence: then nothing changes.
+    /// Starts a sequence `new` that holds the same positions as `old`, in the same
+    /// blocks. No key or value is copied (vLLM: a fork). If `new` exists, it is
+    /// replaced and releases the blocks that it held. The two may be the same sequence:
+    /// then nothing changes.
     pub fn fork(&mut self, old: usize, new: usize) {
         // task 21.7: Share every block of the old sequence
         // <solution>
@@ -511,9 +521,9 @@ impl PagedCache {
         // </solution>
     }
 
-    /// Makes sure that a sequence can write its next position without changing another one's
-    /// text: if the block of that position is shared, the table names a copy from now on
-    /// (copy-on-write).
+    /// Makes sure that a sequence can write its next position without changing another
+    /// one's text: if the block of that position is shared, the table names a copy from
+    /// now on (copy-on-write).
     ///
     /// # Errors
     /// If no block is free.
@@ -533,8 +543,8 @@ impl PagedCache {
         // </solution>
     }
 
-    /// Forgets the positions of a sequence from `len` on. Blocks that hold none of its positions
-    /// any more are released, the last one first.
+    /// Forgets the positions of a sequence from `len` on. Blocks that hold none of its
+    /// positions any more are released, the last one first.
     ///
     /// # Errors
     /// If it holds fewer positions.
@@ -554,8 +564,9 @@ impl PagedCache {
         // </solution>
     }
 
-    /// Returns how many positions the blocks in use could hold, and how many they do hold. A block
-    /// that several sequences hold counts once, and so does each of its positions.
+    /// Returns how many positions the blocks in use could hold, and how many they do
+    /// hold. A block that several sequences hold counts once, and so does each of its
+    /// positions.
     pub fn usage(&self) -> (usize, usize) {
         // task 21.10 (challenge): Count reserved and used positions, shared ones once
         // <solution>
@@ -621,8 +632,9 @@ impl<'a> PagedBatch<'a> {
         Self { model, running, cache }
     }
 
-    /// Runs one pass over all running sequences. The tokens that the cache doesn't hold yet stand
-    /// in one line. Every sequence gets one more token, and those that end release their blocks.
+    /// Runs one pass over all running sequences. The tokens that the cache doesn't hold
+    /// yet stand in one line. Every sequence gets one more token, and those that end
+    /// release their blocks.
     ///
     /// # Errors
     /// If the model fails, or the blocks run out.
@@ -648,13 +660,13 @@ impl<'a> PagedBatch<'a> {
     }
 }
 
-/// Generates from several requests over pages; request `i` is row `i`. Every row is what it would
-/// be alone. Requests with the same prompt compute it once: the others fork it, all but its last
-/// token.
+/// Generates from several requests over pages; request `i` is row `i`. Every row is
+/// what it would be alone. Requests with the same prompt compute it once: the others
+/// fork it, all but its last token.
 ///
 /// # Errors
-/// If there is no request, or a prompt is empty or longer than the context. Later, any token can be
-/// an error.
+/// If there is no request, or a prompt is empty or longer than the context. Later, any
+/// token can be an error.
 pub fn generate_paged<'a>(
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
@@ -691,8 +703,9 @@ pub fn generate_paged<'a>(
     }))
 }
 
-/// Computes every prompt that occurs more than once, all but its last token, and forks it for the
-/// sequences in `pairs`, each `(the first sequence with this prompt, another one)`.
+/// Computes every prompt that occurs more than once, all but its last token, and forks
+/// it for the sequences in `pairs`, each `(the first sequence with this prompt, another
+/// one)`.
 fn share_prompts(batch: &mut PagedBatch, pairs: &[(usize, usize)]) -> Result<()> {
     for (first, other) in pairs {
         if batch.cache.len_of(*first) == 0 {

@@ -97,8 +97,9 @@ impl PrefixCache {
     // part 2: keep and evict
 
     /// Records the full blocks of a sequence, as far as the cache holds them. `tokens`
-    /// is the whole text. A hash that is already known keeps its block. If it is known for another
-    /// text (other tokens, another parent or salt), nothing from there on is recorded.
+    /// is the whole text. A hash that is already known keeps its block. If it is known
+    /// for another text (other tokens, another parent or salt), nothing from there on
+    /// is recorded.
     pub fn remember(&mut self, cache: &PagedCache, sequence: usize, tokens: &[u32], salt: &str) {
         let Some(table) = cache.tables.get(&sequence) else { return };
         let held = &tokens[..table.len.min(tokens.len())];

@@ -18,9 +18,9 @@ use std::rc::Rc;
 
 // part 1: one pass over a tree
 
-/// Returns the mask of the nodes from `first` on: a row per node with `past + num_nodes` numbers,
-/// where 1 means that the node may attend to that column. The first `past` columns are the text
-/// before the root, and column `past + i` is node `i`.
+/// Returns the mask of the nodes from `first` on: a row per node with `past +
+/// num_nodes` numbers, where 1 means that the node may attend to that column. The first
+/// `past` columns are the text before the root, and column `past + i` is node `i`.
 pub fn ancestor_mask(tree: &DraftTree, past: usize, first: usize) -> Vec<Vec<u8>> {
     // task 24.1: Let each node see the text, its ancestors and itself
     // <solution>
@@ -36,8 +36,9 @@ pub fn ancestor_mask(tree: &DraftTree, past: usize, first: usize) -> Vec<Vec<u8>
     // </solution>
 }
 
-/// The step that feeds the nodes from `first` on, in their order, in one row. The `past` positions
-/// of the text before the root are in the cache already, and so are the nodes before `first`.
+/// The step that feeds the nodes from `first` on, in their order, in one row. The
+/// `past` positions of the text before the root are in the cache already, and so are
+/// the nodes before `first`.
 ///
 /// # Errors
 /// If a token or a position doesn't fit the model.
@@ -53,8 +54,8 @@ pub fn tree_step(model: &dyn Model, tree: &DraftTree, past: usize, first: usize)
     // </solution>
 }
 
-/// A cache that can keep some of its positions and drop those between them. It grows by day 10's
-/// [`KvLayers::grow`].
+/// A cache that can keep some of its positions and drop those between them. It grows by
+/// day 10's [`KvLayers::grow`].
 #[derive(Debug)]
 pub struct TreeCache {
     /// The keys and values of every layer.
@@ -67,9 +68,9 @@ impl TreeCache {
         Self { layers: KvLayers::new(layers) }
     }
 
-    /// Keeps the first `past` positions and, of the tree's nodes that follow them, those of `path`,
-    /// in its order. Afterwards the cache holds what it would hold if the path had been fed as
-    /// plain text.
+    /// Keeps the first `past` positions and, of the tree's nodes that follow them,
+    /// those of `path`, in its order. Afterwards the cache holds what it would hold if
+    /// the path had been fed as plain text.
     ///
     /// # Errors
     /// If the cache doesn't hold one of them.
@@ -154,16 +155,16 @@ pub struct TreeDecoder<'a> {
     pub rng: Option<RequestRng>,
     /// How a drafted token is accepted.
     pub accept: Accept,
-    /// The state, `(1, C)`, from which the target chose the last token, if it shows its states and
-    /// has read anything.
+    /// The state, `(1, C)`, from which the target chose the last token, if it shows its
+    /// states and has read anything.
     pub hidden: Option<Tensor>,
     /// Counts over all blocks. The pass over the prompt isn't counted.
     pub counts: Counts,
 }
 
 impl<'a> TreeDecoder<'a> {
-    /// Begins a sequence, and reads the prompt but for its last token, the root of the first tree.
-    /// Greedy, until `rng` is set.
+    /// Begins a sequence, and reads the prompt but for its last token, the root of the
+    /// first tree. Greedy, until `rng` is set.
     ///
     /// # Errors
     /// If the prompt doesn't fit, or the model fails.
@@ -188,8 +189,8 @@ impl<'a> TreeDecoder<'a> {
         Ok(Self { model, cache, sequence, drafter, shape, rng, accept, hidden, counts })
     }
 
-    /// Asks the drafter for a tree. It is at most as deep as the sequence may still grow, less the
-    /// token that the pass itself adds.
+    /// Asks the drafter for a tree. It is at most as deep as the sequence may still
+    /// grow, less the token that the pass itself adds.
     ///
     /// # Errors
     /// If the drafter fails, or returns a tree that wasn't asked for.
@@ -208,8 +209,8 @@ impl<'a> TreeDecoder<'a> {
         Ok(tree)
     }
 
-    /// Walks down the tree, as `rng` and `accept` say. `raw` has the target's logits, `(V)`, after
-    /// each node.
+    /// Walks down the tree, as `rng` and `accept` say. `raw` has the target's logits,
+    /// `(V)`, after each node.
     ///
     /// # Errors
     /// If a processor fails.
@@ -225,9 +226,9 @@ impl<'a> TreeDecoder<'a> {
     }
 }
 
-/// The target's distribution `(V)` after a node, from its logits there: day 13's `target_probs` for
-/// one node. The processors see the text with the path to that node. After EOS there is nothing to
-/// choose, and no processor runs.
+/// The target's distribution `(V)` after a node, from its logits there: day 13's
+/// `target_probs` for one node. The processors see the text with the path to that node.
+/// After EOS there is nothing to choose, and no processor runs.
 ///
 /// # Errors
 /// If a processor fails.
@@ -252,11 +253,12 @@ pub fn target_probs(
     distribution(&logits, greedy)
 }
 
-/// One block: draft a tree, verify it in one pass, and take in the accepted path and the token
-/// after it. Returns its tokens, at least one; the last of the sequence has a `finish`. Returns an
-/// empty `Vec` if the sequence may get no more.
+/// One block: draft a tree, verify it in one pass, and take in the accepted path and
+/// the token after it. Returns its tokens, at least one; the last of the sequence has a
+/// `finish`. Returns an empty `Vec` if the sequence may get no more.
 ///
-/// A token's `logprob` is the raw one, as on day 13. [`Model::forward_with_hidden`] is the pass.
+/// A token's `logprob` is the raw one, as on day 13. [`Model::forward_with_hidden`] is
+/// the pass.
 ///
 /// # Errors
 /// If the model, the drafter or a processor fails.
@@ -292,9 +294,9 @@ pub fn decode_tree(decoder: &mut TreeDecoder) -> Result<Vec<Token>> {
     // </solution>
 }
 
-/// Drafts by looking back, as day 13's `NgramDrafter` does, but at every earlier place of the last
-/// `n` tokens, the latest first. What followed them there becomes a branch. Branches that begin
-/// alike share their nodes.
+/// Drafts by looking back, as day 13's `NgramDrafter` does, but at every earlier place
+/// of the last `n` tokens, the latest first. What followed them there becomes a branch.
+/// Branches that begin alike share their nodes.
 pub struct NgramTree {
     /// The number of tokens that must match, 1 at least.
     pub n: usize,
@@ -334,14 +336,15 @@ impl TreeDrafter for NgramTree {
 
 // part 2: sampled
 
-/// Walks down the tree so that every token is distributed as the target's (Miao et al. 2023,
-/// SpecInfer; Leviathan et al. 2023 for one child).
+/// Walks down the tree so that every token is distributed as the target's (Miao et al.
+/// 2023, SpecInfer; Leviathan et al. 2023 for one child).
 ///
-/// The children of a node are tried in their order, each as day 13 tries a drafted token: with `q`,
-/// the probabilities it was drawn from, it is accepted if `u · q(token) < p(token)`. At the first
-/// child `p` is the target's distribution. A rejected child leaves the residual of `p` and its `q`,
-/// which is `p` for the next child. If no child is accepted, the next token is drawn from what is
-/// left in the end. `uniform` returns numbers in [0, 1): one per child tried, and one for the next
+/// The children of a node are tried in their order, each as day 13 tries a drafted
+/// token: with `q`, the probabilities it was drawn from, it is accepted if `u ·
+/// q(token) < p(token)`. At the first child `p` is the target's distribution. A
+/// rejected child leaves the residual of `p` and its `q`, which is `p` for the next
+/// child. If no child is accepted, the next token is drawn from what is left in the
+/// end. `uniform` returns numbers in [0, 1): one per child tried, and one for the next
 /// token.
 ///
 /// # Errors
@@ -375,19 +378,20 @@ pub fn walk_sampled(
 
 // part 3: Medusa
 
-/// Medusa heads (Cai et al. 2024): each is a residual block followed by the target's own head, and
-/// predicts a token farther ahead. Head 0 reads the state from which the target chose a token, and
-/// predicts the token after it, head 1 the one after that.
+/// Medusa heads (Cai et al. 2024): each is a residual block followed by the target's
+/// own head, and predicts a token farther ahead. Head 0 reads the state from which the
+/// target chose a token, and predicts the token after it, head 1 the one after that.
 pub struct MedusaHeads {
     /// The block of each head, `(C, C)` with a bias.
     pub blocks: Vec<Projection>,
-    /// The target's own head, `(V, C)`, which all of them share (vLLM: `original_lm_head`).
+    /// The target's own head, `(V, C)`, which all of them share (vLLM:
+    /// `original_lm_head`).
     pub lm_head: Projection,
 }
 
 impl MedusaHeads {
-    /// The logits `(V)` of each of the first `n` heads, from a state, `(1, C)`: the head's block is
-    /// `silu(block(x)) + x`, and the target's head reads its result.
+    /// The logits `(V)` of each of the first `n` heads, from a state, `(1, C)`: the
+    /// head's block is `silu(block(x)) + x`, and the target's head reads its result.
     ///
     /// # Errors
     /// If the shapes don't fit.
@@ -414,10 +418,10 @@ pub struct MedusaTree<'a> {
 }
 
 impl TreeDrafter for MedusaTree<'_> {
-    /// Every node at depth `d` gets the `shape[d]` best tokens of head `d` as children, best first.
-    /// A head knows its distance from the state and not the branch it will stand on, so all nodes
-    /// of one depth get the same children. Before the target has read anything, or below the last
-    /// head, there is nothing to propose.
+    /// Every node at depth `d` gets the `shape[d]` best tokens of head `d` as children,
+    /// best first. A head knows its distance from the state and not the branch it will
+    /// stand on, so all nodes of one depth get the same children. Before the target has
+    /// read anything, or below the last head, there is nothing to propose.
     fn draft(
         &mut self,
         input: &ProcessorInput,
@@ -445,11 +449,12 @@ impl TreeDrafter for MedusaTree<'_> {
     }
 }
 
-/// Typical acceptance (Cai et al. 2024, section 3.3; after Hewitt et al. 2022): a drafted token is
-/// accepted if the target finds it likely enough, `p(token) > min(epsilon, delta · exp(-H(p)))`,
-/// where `H(p)` is the entropy of `p` in nats. If there are several, the likeliest child is taken.
-/// The next token is the target's likeliest. This is *lossy*: neither the greedy text nor the
-/// distribution is the target's.
+/// Typical acceptance (Cai et al. 2024, section 3.3; after Hewitt et al. 2022): a
+/// drafted token is accepted if the target finds it likely enough, `p(token) >
+/// min(epsilon, delta · exp(-H(p)))`, where `H(p)` is the entropy of `p` in nats. If
+/// there are several, the likeliest child is taken. The next token is the target's
+/// likeliest. This is *lossy*: neither the greedy text nor the distribution is the
+/// target's.
 ///
 /// # Errors
 /// If `target` fails.
@@ -479,9 +484,9 @@ pub fn walk_typical(
 
 // part 4: a model drafts
 
-/// Several different tokens from `q`, `(V)`, each with the probabilities it was drawn from, given
-/// those before it: the `n` likeliest ones, or `n` draws without replacement. Returns fewer if
-/// fewer are possible.
+/// Several different tokens from `q`, `(V)`, each with the probabilities it was drawn
+/// from, given those before it: the `n` likeliest ones, or `n` draws without
+/// replacement. Returns fewer if fewer are possible.
 ///
 /// # Errors
 /// If `q` has no possible token.
@@ -513,8 +518,8 @@ pub fn several(
     // </solution>
 }
 
-/// Drafts with a smaller model of the same tokenizer. It grows its tree level by level, and reads a
-/// whole level in one pass, with the same mask as the target.
+/// Drafts with a smaller model of the same tokenizer. It grows its tree level by level,
+/// and reads a whole level in one pass, with the same mask as the target.
 pub struct ModelTree<'a> {
     /// The small model.
     pub model: &'a dyn Model,
@@ -526,14 +531,14 @@ pub struct ModelTree<'a> {
     pub processors: Vec<Rc<dyn LogitsProcessor + 'a>>,
     /// The best tokens, or draws.
     pub greedy: bool,
-    /// The size of the target's vocabulary. Tokens that only one of the two models has are never
-    /// drafted.
+    /// The size of the target's vocabulary. Tokens that only one of the two models has
+    /// are never drafted.
     pub vocab_size: usize,
 }
 
 impl ModelTree<'_> {
-    /// Reads the tokens of `text` that the cache lacks, at least the last, and returns the logits
-    /// `(V)` after it.
+    /// Reads the tokens of `text` that the cache lacks, at least the last, and returns
+    /// the logits `(V)` after it.
     ///
     /// # Errors
     /// If the model fails.

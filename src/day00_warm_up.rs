@@ -14,7 +14,8 @@ pub fn text_to_ids(tokenizer: &Tokenizer, text: &str) -> Result<Tensor> {
     todo!("day 0, task 1: Encode the text as a batch of one")
 }
 
-/// Looks up row `ids[b, t]` of the embedding table for every id (torch `nn.functional.embedding`).
+/// Looks up row `ids[b, t]` of the embedding table for every id (torch
+/// `nn.functional.embedding`).
 ///
 /// `table` is `(V, C)`, `ids` is `(B, T)`; the result is `(B, T, C)`.
 ///
@@ -27,7 +28,8 @@ pub fn embed(table: &Tensor, ids: &Tensor) -> Result<Tensor> {
 
 /// Scores every vector against every row of the table, by their dot product.
 ///
-/// `table` is `(V, C)`, `hidden` is `(B, T, C)`; the result, the *logits*, is `(B, T, V)`.
+/// `table` is `(V, C)`, `hidden` is `(B, T, C)`; the result, the *logits*, is `(B, T,
+/// V)`.
 ///
 /// # Errors
 /// If the widths differ.
@@ -47,7 +49,8 @@ pub fn best_text(tokenizer: &Tokenizer, logits: &Tensor) -> Result<String> {
     todo!("day 0, task 4: Decode the best id at every position of the first text")
 }
 
-/// Returns the last position of each text, `(B, T, C)` to `(B, C)`. In torch: `x[:, -1]`.
+/// Returns the last position of each text, `(B, T, C)` to `(B, C)`. In torch: `x[:,
+/// -1]`.
 ///
 /// # Errors
 /// If there are no positions (T = 0).
@@ -56,8 +59,9 @@ pub fn last_position(x: &Tensor) -> Result<Tensor> {
     todo!("day 0, task 5: Return the last position of each text")
 }
 
-/// Returns the `n` tokens with rows that point most nearly in the direction of row `id`, the
-/// closest first and without `id` itself. Fewer than `n` if the vocabulary is smaller.
+/// Returns the `n` tokens with rows that point most nearly in the direction of row
+/// `id`, the closest first and without `id` itself. Fewer than `n` if the vocabulary is
+/// smaller.
 ///
 /// `table` is `(V, C)`. No row is zero.
 ///

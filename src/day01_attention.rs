@@ -4,11 +4,12 @@
 
 use candle_core::{bail, DType, Device, Result, Tensor};
 
-/// Softmax along `dim`: exponentials divided by their sum, so every slice along `dim` sums to 1
-/// (torch `softmax`).
+/// Softmax along `dim`: exponentials divided by their sum, so every slice along `dim`
+/// sums to 1 (torch `softmax`).
 ///
-/// Never overflows: scores of any size, and a score of `-inf`, are fine. Computed in f32 and
-/// returned in the type of `x` (transformers: `softmax(…, dtype=torch.float32)`).
+/// Never overflows: scores of any size, and a score of `-inf`, are fine. Computed in
+/// f32 and returned in the type of `x` (transformers: `softmax(…,
+/// dtype=torch.float32)`).
 ///
 /// # Errors
 /// If `x` has no such dimension.
@@ -20,8 +21,8 @@ pub fn softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
 /// The causal mask for `new` tokens that follow `past` earlier ones: `(1, 1, new, past + new)`, u8,
 /// 1 = may attend.
 ///
-/// Row `i` is new token `i`, at position `past + i`. It may attend to positions 0 to `past + i`,
-/// including its own.
+/// Row `i` is new token `i`, at position `past + i`. It may attend to positions 0 to
+/// `past + i`, including its own.
 ///
 /// # Errors
 /// If the tensor can't be created on `device`.
@@ -30,8 +31,8 @@ pub fn causal_mask(new: usize, past: usize, device: &Device) -> Result<Tensor> {
     todo!("day 1, task 2: Let each new token see everything up to itself")
 }
 
-/// Keeps `scores` where `mask` is 1 and writes `value` where it is 0. `mask` broadcasts to the
-/// shape of `scores`; the result has the type of `scores`.
+/// Keeps `scores` where `mask` is 1 and writes `value` where it is 0. `mask` broadcasts
+/// to the shape of `scores`; the result has the type of `scores`.
 ///
 /// torch's `masked_fill` has the opposite polarity: it fills where the mask is true.
 ///
@@ -43,11 +44,13 @@ pub fn masked_fill(scores: &Tensor, mask: &Tensor, value: f32) -> Result<Tensor>
     mask.where_cond(scores, &value.broadcast_as(scores.shape())?)
 }
 
-/// `softmax(q · kᵀ / √D) · v` (Vaswani et al. 2017; torch `scaled_dot_product_attention`).
+/// `softmax(q · kᵀ / √D) · v` (Vaswani et al. 2017; torch
+/// `scaled_dot_product_attention`).
 ///
-/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`; the result is `(B, H, T, D)`. `mask`
-/// broadcasts to `(B, H, T, S + T)`, 1 = may attend, and a key with 0 gets no weight at all. None:
-/// every query sees every key. The arguments may be views, such as those from [`split_heads`].
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`; the result is `(B, H, T,
+/// D)`. `mask` broadcasts to `(B, H, T, S + T)`, 1 = may attend, and a key with 0 gets
+/// no weight at all. None: every query sees every key. The arguments may be views, such
+/// as those from [`split_heads`].
 ///
 /// # Errors
 /// If the shapes don't match.
@@ -61,8 +64,8 @@ pub fn scaled_dot_product_attention(
     todo!("day 1, task 3: Score the keys, scale, mask, and mix the values")
 }
 
-/// Splits the width into heads, `(B, T, H * D)` to `(B, H, T, D)`: element `(b, h, t, d)` of the
-/// result is element `(b, t, h * D + d)` of `x`.
+/// Splits the width into heads, `(B, T, H * D)` to `(B, H, T, D)`: element `(b, h, t,
+/// d)` of the result is element `(b, t, h * D + d)` of `x`.
 ///
 /// # Errors
 /// If `heads` is 0 or doesn't divide the width.
@@ -80,11 +83,12 @@ pub fn merge_heads(x: &Tensor) -> Result<Tensor> {
     todo!("day 1, task 5: Put the heads of each token side by side again")
 }
 
-/// Attention with a sink: every query also gets the score `sinks[h]` from a key that belongs to no
-/// token and has no value, so the weights of the real keys sum to less than 1 (gpt-oss).
+/// Attention with a sink: every query also gets the score `sinks[h]` from a key that
+/// belongs to no token and has no value, so the weights of the real keys sum to less
+/// than 1 (gpt-oss).
 ///
-/// Shapes as in [`scaled_dot_product_attention`]; `sinks` is `(H)`, one number per head, not
-/// divided by √D and never masked.
+/// Shapes as in [`scaled_dot_product_attention`]; `sinks` is `(H)`, one number per
+/// head, not divided by √D and never masked.
 ///
 /// # Errors
 /// If the shapes don't match.

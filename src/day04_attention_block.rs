@@ -8,13 +8,13 @@ use candecode::day03_norms_and_mlps::Projection;
 use candecode::kit::{Cache, SharedOps, Step};
 use candle_core::{bail, Device, Result, Tensor};
 
-/// Attention in which `H / Hkv` query heads share each key/value head (Ainslie et al. 2023): GQA;
-/// MQA for `Hkv = 1`.
+/// Attention in which `H / Hkv` query heads share each key/value head (Ainslie et al.
+/// 2023): GQA; MQA for `Hkv = 1`.
 ///
-/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S + T, D)`, `mask` is `(B or 1, 1, T, S + T)`,
-/// 1 = may attend; the result is `(B, H, T, D)`. Query head `h` uses key/value head `h / (H / Hkv)`
-/// (HF `repeat_kv`), but no key or value is copied: the queries that share a head are stacked as
-/// more rows of one product.
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S + T, D)`, `mask` is `(B or 1, 1,
+/// T, S + T)`, 1 = may attend; the result is `(B, H, T, D)`. Query head `h` uses
+/// key/value head `h / (H / Hkv)` (HF `repeat_kv`), but no key or value is copied: the
+/// queries that share a head are stacked as more rows of one product.
 ///
 /// # Errors
 /// If `Hkv` doesn't divide `H`, or the shapes don't fit.
@@ -50,16 +50,18 @@ pub struct Attention {
     pub qk_norm: Option<(Tensor, Tensor)>,
     /// Epsilon of these norms.
     pub norm_eps: f64,
-    /// The operations it computes with: norms, RoPE and attention of days 1 to 4, or kernels.
+    /// The operations it computes with: norms, RoPE and attention of days 1 to 4, or
+    /// kernels.
     pub ops: SharedOps,
 }
 
 impl Attention {
-    /// Returns queries `(B, H, T, D)`, keys and values `(B, Hkv, T, D)` for `x`, `(B, T, C)`.
+    /// Returns queries `(B, H, T, D)`, keys and values `(B, Hkv, T, D)` for `x`, `(B,
+    /// T, C)`.
     ///
     /// `cos_sin` has the angles of the positions of `x`, from
-    /// [`RotaryEmbedding::cos_sin`](candecode::day02_positions::RotaryEmbedding::cos_sin); without
-    /// them nothing is rotated.
+    /// [`RotaryEmbedding::cos_sin`](candecode::day02_positions::RotaryEmbedding::cos_sin);
+    /// without them nothing is rotated.
     ///
     /// # Errors
     /// If the shapes don't fit.
@@ -72,8 +74,8 @@ impl Attention {
         todo!("day 4, task 2: Project x to q, k and v in heads, with QK-norm and positions")
     }
 
-    /// The whole block: `x` and the result are `(B, T, C)`. The new keys and values join the cache,
-    /// and the queries attend to everything in it.
+    /// The whole block: `x` and the result are `(B, T, C)`. The new keys and values
+    /// join the cache, and the queries attend to everything in it.
     ///
     /// # Errors
     /// If the shapes don't fit.
@@ -89,9 +91,9 @@ impl Attention {
     }
 }
 
-/// The mask of attention whose window slides: each token may attend to itself and the `window - 1`
-/// tokens before it, `(1, 1, T, S + T)`, u8, 1 = may attend (Jiang et al. 2023, Mistral 7B; HF
-/// `create_sliding_window_causal_mask`).
+/// The mask of attention whose window slides: each token may attend to itself and the
+/// `window - 1` tokens before it, `(1, 1, T, S + T)`, u8, 1 = may attend (Jiang et al.
+/// 2023, Mistral 7B; HF `create_sliding_window_causal_mask`).
 ///
 /// # Errors
 /// If `window` is 0, because a token must at least see itself.

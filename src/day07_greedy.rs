@@ -12,8 +12,9 @@ use candle_core::{bail, Result};
 
 // part 1: choose a token
 
-/// Returns the index of the largest logit. Ties go to the first, as in torch's `argmax` on the CPU.
-/// Logits are never `+inf`: no model computes it, and no processor here writes it.
+/// Returns the index of the largest logit. Ties go to the first, as in torch's `argmax`
+/// on the CPU. Logits are never `+inf`: no model computes it, and no processor here
+/// writes it.
 ///
 /// # Errors
 /// If there are no logits, if any of them is NaN, or if all are `-inf`.
@@ -22,8 +23,8 @@ pub fn argmax(logits: &[f32]) -> Result<u32> {
     todo!("day 7, task 1: Return the index of the largest logit, or an error for an invalid row")
 }
 
-/// Returns the logarithm of the softmax, `x - ln Σ exp(x)`, computed so that `exp` never overflows
-/// and `ln` never sees 0 (torch `log_softmax`).
+/// Returns the logarithm of the softmax, `x - ln Σ exp(x)`, computed so that `exp`
+/// never overflows and `ln` never sees 0 (torch `log_softmax`).
 ///
 /// # Errors
 /// As [`argmax`].
@@ -32,8 +33,8 @@ pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
     todo!("day 7, task 2: Subtract the row's log-sum-exp from every logit")
 }
 
-/// A request while it is being answered: its tokens, the text that can be shown, and the reason it
-/// ended.
+/// A request while it is being answered: its tokens, the text that can be shown, and
+/// the reason it ended.
 pub struct Sequence<'a> {
     /// The request, after [`Request::fit`] has lowered `max_new_tokens`.
     pub request: Request<'a>,
@@ -63,7 +64,8 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// Returns the read-only context for processors and drafters, before the next token is chosen.
+    /// Returns the read-only context for processors and drafters, before the next token
+    /// is chosen.
     pub fn processor_input(&self) -> ProcessorInput<'_> {
         let generated = self.tokens.len() - self.prompt_len;
         ProcessorInput {
@@ -79,23 +81,24 @@ impl<'a> Sequence<'a> {
         self.processor_input().remaining
     }
 
-    /// Chooses the next token from the model's logits, `(V)`: first the processors, then the
-    /// sampler. Returns its id and its log-probability under the model itself, before any processor
-    /// (vLLM's `raw_logprobs`). Only called while at least one token remains.
+    /// Chooses the next token from the model's logits, `(V)`: first the processors,
+    /// then the sampler. Returns its id and its log-probability under the model itself,
+    /// before any processor (vLLM's `raw_logprobs`). Only called while at least one
+    /// token remains.
     ///
-    /// Stores the model's own most likely tokens in `top`, as many as the request's `top_logprobs`
-    /// asks for.
+    /// Stores the model's own most likely tokens in `top`, as many as the request's
+    /// `top_logprobs` asks for.
     ///
     /// # Errors
-    /// If a processor leaves no token, if the sampler fails, or if it returns an id beyond the
-    /// vocabulary.
+    /// If a processor leaves no token, if the sampler fails, or if it returns an id
+    /// beyond the vocabulary.
     pub fn choose(&mut self, raw: &[f32]) -> Result<(u32, f32)> {
         // task 7.3: Choose from the processed logits; return the log-probability under the raw ones
         todo!("day 7, task 3: Choose from the processed logits; return the log-probability under the raw ones")
     }
 
-    /// Returns [`log_softmax`] of the model's logits, computed by the request's kernel if it has
-    /// one.
+    /// Returns [`log_softmax`] of the model's logits, computed by the request's kernel
+    /// if it has one.
     fn logprobs(&self, raw: &[f32]) -> Result<Vec<f32>> {
         match self.request.log_softmax.and_then(|kernel| kernel(raw)) {
             Some(logprobs) => Ok(logprobs),
@@ -106,8 +109,8 @@ impl<'a> Sequence<'a> {
 
 // part 2: end a text
 
-/// Searches streamed text for strings that end it, even across token boundaries (HF `stop_strings`,
-/// OpenAI `stop`).
+/// Searches streamed text for strings that end it, even across token boundaries (HF
+/// `stop_strings`, OpenAI `stop`).
 pub struct StopStrings {
     stops: Vec<String>, // sorted; none of them starts with another one
     pending: String,    // the end of the text, held back for now
@@ -115,8 +118,8 @@ pub struct StopStrings {
 }
 
 impl StopStrings {
-    /// Creates a search for `stops`. Ignores empty ones, and any that start with another one: the
-    /// shorter one would be complete first.
+    /// Creates a search for `stops`. Ignores empty ones, and any that start with
+    /// another one: the shorter one would be complete first.
     pub fn new(stops: &[String]) -> Self {
         let mut stops = stops.to_vec();
         stops.retain(|stop| !stop.is_empty());
@@ -125,9 +128,10 @@ impl StopStrings {
         Self { stops, pending: String::new(), places: Vec::new() }
     }
 
-    /// Appends text. Returns the text that can be shown now, and true if a stop string has ended
-    /// the text. Text that could still become a stop string stays pending; the stop string itself
-    /// is never shown. If several stop strings occur, the one that starts first in the text counts.
+    /// Appends text. Returns the text that can be shown now, and true if a stop string
+    /// has ended the text. Text that could still become a stop string stays pending;
+    /// the stop string itself is never shown. If several stop strings occur, the one
+    /// that starts first in the text counts.
     pub fn push(&mut self, text: &str) -> (String, bool) {
         // task 7.4: Show the text before a stop string, or hold back what could become one
         todo!(
@@ -135,7 +139,8 @@ impl StopStrings {
         )
     }
 
-    /// Returns and clears the pending text, when the text has ended without a stop string.
+    /// Returns and clears the pending text, when the text has ended without a stop
+    /// string.
     pub fn finish(&mut self) -> String {
         self.places.clear();
         std::mem::take(&mut self.pending)
@@ -143,12 +148,13 @@ impl StopStrings {
 }
 
 impl Sequence<'_> {
-    /// Appends a chosen token and returns it with the text that can be shown now. If the sequence
-    /// ends here, both the token and `self.finish` get the reason.
+    /// Appends a chosen token and returns it with the text that can be shown now. If
+    /// the sequence ends here, both the token and `self.finish` get the reason.
     ///
-    /// EOS adds no text. A stop string wins over the limit, and EOS over both. At the end no text
-    /// stays pending. If the text still in the stream at EOS completes a stop string, the text is
-    /// cut there, and the reason is still EOS. The token takes `top`, and its `error` is None.
+    /// EOS adds no text. A stop string wins over the limit, and EOS over both. At the
+    /// end no text stays pending. If the text still in the stream at EOS completes a
+    /// stop string, the text is cut there, and the reason is still EOS. The token takes
+    /// `top`, and its `error` is None.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -157,9 +163,10 @@ impl Sequence<'_> {
         todo!("day 7, task 5: Append the token; return the text to show and the reason if the sequence ends")
     }
 
-    /// Chooses the next token from the model's logits, `(V)`, and pushes it. If either fails, the
-    /// sequence ends with [`FinishReason::Failed`]; its last token carries the error and the text
-    /// that was still pending. So a row that fails doesn't end its batch.
+    /// Chooses the next token from the model's logits, `(V)`, and pushes it. If either
+    /// fails, the sequence ends with [`FinishReason::Failed`]; its last token carries
+    /// the error and the text that was still pending. So a row that fails doesn't end
+    /// its batch.
     pub fn advance(&mut self, raw: &[f32]) -> Token {
         let token = self.choose(raw).and_then(|(id, logprob)| self.push(id, logprob));
         token.unwrap_or_else(|error| {
@@ -173,8 +180,8 @@ impl Sequence<'_> {
         })
     }
 
-    /// Returns the tokens to run in the next pass: all of them, or only the last ones if the
-    /// request asks for a window past the context.
+    /// Returns the tokens to run in the next pass: all of them, or only the last ones
+    /// if the request asks for a window past the context.
     ///
     /// # Errors
     /// If the window's stride is out of range.
@@ -186,8 +193,8 @@ impl Sequence<'_> {
     }
 }
 
-/// Generates the next token of a sequence without a cache: runs all visible tokens, then chooses
-/// and pushes.
+/// Generates the next token of a sequence without a cache: runs all visible tokens,
+/// then chooses and pushes.
 ///
 /// # Errors
 /// If the model, a processor or the sampler fails.
@@ -196,8 +203,8 @@ pub fn next_token(model: &dyn Model, sequence: &mut Sequence) -> Result<Token> {
     todo!("day 7, task 6: Run the visible tokens from position 0, then choose and push")
 }
 
-/// Generates from a prompt without a cache: every step computes every position again (HF `generate`
-/// with `use_cache=False`).
+/// Generates from a prompt without a cache: every step computes every position again
+/// (HF `generate` with `use_cache=False`).
 ///
 /// # Errors
 /// If the prompt is empty or longer than the context. Later, any token can be an error.
@@ -212,13 +219,14 @@ pub fn generate<'a>(
     Ok(TokenIter::new(rows, move || Ok(vec![next_token(model, &mut sequence)?])))
 }
 
-/// Returns the log-probability of each token of `text`, given `prompt` and the tokens of `text`
-/// before it (vLLM `prompt_logprobs`). Computed in one pass, which doesn't include the last token
-/// of `text`. An empty `text` takes no pass and returns an empty list.
+/// Returns the log-probability of each token of `text`, given `prompt` and the tokens
+/// of `text` before it (vLLM `prompt_logprobs`). Computed in one pass, which doesn't
+/// include the last token of `text`. An empty `text` takes no pass and returns an empty
+/// list.
 ///
 /// # Errors
-/// If the prompt is empty, if an id is beyond the vocabulary, or if the pass is longer than the
-/// context.
+/// If the prompt is empty, if an id is beyond the vocabulary, or if the pass is longer
+/// than the context.
 pub fn score(model: &dyn Model, prompt: &[u32], text: &[u32]) -> Result<Vec<f32>> {
     // task 7.7 (challenge): Score a given text in one pass
     todo!("day 7, task 7: Score a given text in one pass")
@@ -226,9 +234,10 @@ pub fn score(model: &dyn Model, prompt: &[u32], text: &[u32]) -> Result<Vec<f32>
 
 // part 3: past the context
 
-/// Returns the index of the first token to keep when there are `len` tokens: 0 while they fit into
-/// `context`, and then the smallest multiple of `stride` that leaves at most `context` tokens. With
-/// a stride above 1 the window moves less often, so that a cache is refilled less often.
+/// Returns the index of the first token to keep when there are `len` tokens: 0 while
+/// they fit into `context`, and then the smallest multiple of `stride` that leaves at
+/// most `context` tokens. With a stride above 1 the window moves less often, so that a
+/// cache is refilled less often.
 ///
 /// # Errors
 /// If `stride` is not in 1 to `context`.
@@ -238,8 +247,8 @@ pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
 }
 
 impl Sequence<'_> {
-    /// Returns the tokens from the start of the [`window`] on. The model sees them at positions 0,
-    /// 1, … again, because it has no others.
+    /// Returns the tokens from the start of the [`window`] on. The model sees them at
+    /// positions 0, 1, … again, because it has no others.
     ///
     /// # Errors
     /// If the stride is out of range.

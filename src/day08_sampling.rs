@@ -10,8 +10,8 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-/// Turns logits into probabilities: `exp(x - max)` divided by the sum of all of them. `-inf`
-/// becomes 0 (torch `softmax` in f32).
+/// Turns logits into probabilities: `exp(x - max)` divided by the sum of all of them.
+/// `-inf` becomes 0 (torch `softmax` in f32).
 ///
 /// # Errors
 /// If there are no logits, if one is NaN, or if all are `-inf`.
@@ -20,10 +20,10 @@ pub fn softmax(logits: &[f32]) -> Result<Vec<f32>> {
     todo!("day 8, task 1: Turn logits into probabilities")
 }
 
-/// Divides the logits by `t`, in f32. Below 1, likely tokens become likelier; above 1, all tokens
-/// become more alike (HF `TemperatureLogitsWarper`). If the largest quotient would be infinite, the
-/// largest logit is subtracted from every logit first, so a tiny temperature is nearly greedy
-/// rather than an error.
+/// Divides the logits by `t`, in f32. Below 1, likely tokens become likelier; above 1,
+/// all tokens become more alike (HF `TemperatureLogitsWarper`). If the largest quotient
+/// would be infinite, the largest logit is subtracted from every logit first, so a tiny
+/// temperature is nearly greedy rather than an error.
 ///
 /// # Errors
 /// If `t`, as an f32, isn't a finite number above 0. The message names the temperature.
@@ -32,9 +32,9 @@ pub fn temperature(logits: &mut [f32], t: f64) -> Result<()> {
     todo!("day 8, task 2: Check the temperature and divide the logits by it")
 }
 
-/// Keeps the `k` largest logits, and any others equal to the `k`-th largest. The rest become
-/// `-inf`. A `k` above the number of tokens keeps everything (HF `TopKLogitsWarper`; Fan et al.
-/// 2018).
+/// Keeps the `k` largest logits, and any others equal to the `k`-th largest. The rest
+/// become `-inf`. A `k` above the number of tokens keeps everything (HF
+/// `TopKLogitsWarper`; Fan et al. 2018).
 ///
 /// # Errors
 /// If `k` is 0. The message names top-k: `top_k`, `top-k` or the like.
@@ -43,13 +43,15 @@ pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
     todo!("day 8, task 3: Keep the k largest logits, ties included")
 }
 
-/// Keeps the smallest set of tokens whose probability reaches `p`; the rest become `-inf`.
+/// Keeps the smallest set of tokens whose probability reaches `p`; the rest become
+/// `-inf`.
 ///
-/// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020). HF's
-/// `TopPLogitsWarper` sorts in ascending order, adds up in f64, and drops tokens while the sum is
-/// at most `1 - p`, both rounded to f32. Among equal logits the highest ids stay. (That holds in HF
-/// for up to 16 tokens; for longer rows its sort isn't stable.) The plain rule is the chapter's
-/// step one, and agreeing with HF is step two.
+/// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020).
+/// HF's `TopPLogitsWarper` sorts in ascending order, adds up in f64, and drops tokens
+/// while the sum is at most `1 - p`, both rounded to f32. Among equal logits the
+/// highest ids stay. (That holds in HF for up to 16 tokens; for longer rows its sort
+/// isn't stable.) The plain rule is the chapter's step one, and agreeing with HF is
+/// step two.
 ///
 /// # Errors
 /// If `p` isn't in (0, 1]. The message names top-p.
@@ -58,8 +60,8 @@ pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
     todo!("day 8, task 4: Keep the smallest set of tokens whose probability reaches p")
 }
 
-/// Keeps the tokens whose probability is at least `p` times that of the likeliest; the rest become
-/// `-inf` (Nguyen et al. 2024; HF `MinPLogitsWarper`).
+/// Keeps the tokens whose probability is at least `p` times that of the likeliest; the
+/// rest become `-inf` (Nguyen et al. 2024; HF `MinPLogitsWarper`).
 ///
 /// # Errors
 /// If `p` isn't in [0, 1]. The message names min-p.
@@ -68,22 +70,23 @@ pub fn min_p(logits: &mut [f32], p: f64) -> Result<()> {
     todo!("day 8, task 5: Keep tokens at least p times as likely as the likeliest")
 }
 
-/// Returns the processors for a request that samples, in HF's order, named `temperature(2)`,
-/// `top_k(50)`, `top_p(0.9)` and `min_p(0.1)`. Parameters at their neutral values add none.
+/// Returns the processors for a request that samples, in HF's order, named
+/// `temperature(2)`, `top_k(50)`, `top_p(0.9)` and `min_p(0.1)`. Parameters at their
+/// neutral values add none.
 ///
 /// # Errors
-/// If a parameter is out of range. It fails here, before the model runs, with the filter's own
-/// error.
+/// If a parameter is out of range. It fails here, before the model runs, with the
+/// filter's own error.
 pub fn warpers(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> {
     // task 8.6: Build one processor for each parameter that is set, in HF's order
     todo!("day 8, task 6: Build one processor for each parameter that is set, in HF's order")
 }
 
-/// Draws a token by inverse CDF, from a uniform number `u` in [0, 1): adds up the probabilities
-/// until the sum exceeds `u`.
+/// Draws a token by inverse CDF, from a uniform number `u` in [0, 1): adds up the
+/// probabilities until the sum exceeds `u`.
 ///
-/// A token of probability 0 is never drawn. If rounding leaves the total at or below `u`, the last
-/// possible token is drawn. Adding in f32 or in f64 is fine.
+/// A token of probability 0 is never drawn. If rounding leaves the total at or below
+/// `u`, the last possible token is drawn. Adding in f32 or in f64 is fine.
 ///
 /// # Errors
 /// If no token is possible, or if `u` isn't in [0, 1).
@@ -92,9 +95,10 @@ pub fn sample(probs: &[f32], u: f32) -> Result<u32> {
     todo!("day 8, task 7: Draw the token whose part of the line contains `u`")
 }
 
-/// Draws a token as torch does (`torch.multinomial(p, 1)`), with a race. A token's time is its
-/// number from Exp(1), `q`, divided by its probability `p`. The shortest time, that is, the largest
-/// `p / q`, wins. The distribution is that of [`sample`], but the draws differ.
+/// Draws a token as torch does (`torch.multinomial(p, 1)`), with a race. A token's time
+/// is its number from Exp(1), `q`, divided by its probability `p`. The shortest time,
+/// that is, the largest `p / q`, wins. The distribution is that of [`sample`], but the
+/// draws differ.
 ///
 /// # Errors
 /// If the two slices differ in length, or if no token is possible.
@@ -103,10 +107,10 @@ pub fn race(probs: &[f32], exponentials: &[f32]) -> Result<u32> {
     todo!("day 8, task 8: Return the winner of the race")
 }
 
-/// Draws `n` different tokens: the first from `probs`, and each later one from the tokens not
-/// drawn yet, in proportion to their probabilities. All the randomness is one number from Exp(1)
-/// for each token. Returns the tokens in the order in which they were drawn; for `n` = 1 that is
-/// [`race`]'s.
+/// Draws `n` different tokens: the first from `probs`, and each later one from the
+/// tokens not drawn yet, in proportion to their probabilities. All the randomness is
+/// one number from Exp(1) for each token. Returns the tokens in the order in which they
+/// were drawn; for `n` = 1 that is [`race`]'s.
 ///
 /// # Errors
 /// If the two slices differ in length, or if fewer than `n` tokens are possible.
@@ -118,8 +122,9 @@ pub fn draw_distinct(probs: &[f32], exponentials: &[f32], n: usize) -> Result<Ve
 /// Returns one sampler for each row of a batch. They share torch's stream after
 /// `torch.manual_seed(seed)` and choose the tokens of HF's `generate(do_sample=True)`.
 ///
-/// At every step, each of the `rows` takes V numbers from the stream, finished rows included. Their
-/// numbers are skipped here, so the rows that go on draw what they would in torch.
+/// At every step, each of the `rows` takes V numbers from the stream, finished rows
+/// included. Their numbers are skipped here, so the rows that go on draw what they
+/// would in torch.
 pub fn torch_samplers(seed: u64, rows: usize) -> Vec<Sampler<'static>> {
     let stream = Rc::new(RefCell::new((TorchRng::new(seed), 0)));
     let sampler = |row: usize| -> Sampler<'static> {
@@ -135,8 +140,8 @@ pub fn torch_samplers(seed: u64, rows: usize) -> Vec<Sampler<'static>> {
     (0..rows).map(sampler).collect()
 }
 
-/// Returns a sampler with its own portable stream, keyed by `seed` and `request`, so a request
-/// draws the same numbers whatever else is in the batch.
+/// Returns a sampler with its own portable stream, keyed by `seed` and `request`, so a
+/// request draws the same numbers whatever else is in the batch.
 pub fn chacha_sampler(seed: u64, request: usize) -> Sampler<'static> {
     let mut rng = RequestRng::new(seed, request as u64);
     Box::new(move |logits| sample(&softmax(logits)?, rng.uniform()))

@@ -6,12 +6,12 @@ use candle_core::{bail, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Makes the tokens in `tokens` less likely: divides their logits by `penalty` if they are
-/// positive, and multiplies them by it otherwise (Keskar et al. 2019; transformers
+/// Makes the tokens in `tokens` less likely: divides their logits by `penalty` if they
+/// are positive, and multiplies them by it otherwise (Keskar et al. 2019; transformers
 /// `RepetitionPenaltyLogitsProcessor`; vLLM `repetition_penalty`).
 ///
-/// Each token is penalized once, no matter how often it occurs. Finite logits stay finite, clamped
-/// to the range of f32. Ids beyond the vocabulary are ignored.
+/// Each token is penalized once, no matter how often it occurs. Finite logits stay
+/// finite, clamped to the range of f32. Ids beyond the vocabulary are ignored.
 ///
 /// # Errors
 /// If `penalty` isn't finite and above 0. The message names the repetition penalty.
@@ -29,13 +29,15 @@ pub fn counts(tokens: &[u32]) -> BTreeMap<u32, u32> {
     counts
 }
 
-/// Subtracts `presence` once from the logit of every token in `generated`, and `frequency` once per
-/// occurrence (OpenAI's and vLLM's `presence_penalty` and `frequency_penalty`).
+/// Subtracts `presence` once from the logit of every token in `generated`, and
+/// `frequency` once per occurrence (OpenAI's and vLLM's `presence_penalty` and
+/// `frequency_penalty`).
 ///
 /// `generated` doesn't include the prompt. Ids beyond the vocabulary are ignored.
 ///
 /// # Errors
-/// If either isn't in [-2, 2], the range of OpenAI and vLLM. The message names the parameter.
+/// If either isn't in [-2, 2], the range of OpenAI and vLLM. The message names the
+/// parameter.
 pub fn presence_frequency(
     logits: &mut [f32],
     generated: &[u32],
@@ -46,8 +48,8 @@ pub fn presence_frequency(
     todo!("day 9, task 2: Subtract presence once, and frequency per occurrence")
 }
 
-/// Forbids every token that would complete an n-gram that `tokens` already contains, by setting its
-/// logit to `-inf` (transformers `NoRepeatNGramLogitsProcessor`).
+/// Forbids every token that would complete an n-gram that `tokens` already contains, by
+/// setting its logit to `-inf` (transformers `NoRepeatNGramLogitsProcessor`).
 ///
 /// # Errors
 /// If `n` is 0. The message contains `n-gram` or `ngram`.
@@ -56,20 +58,21 @@ pub fn no_repeat_ngram(logits: &mut [f32], tokens: &[u32], n: usize) -> Result<(
     todo!("day 9, task 3: Forbid each token that would repeat an n-gram")
 }
 
-/// Returns the last `window` tokens, or all of them if there are fewer or `window` is None
-/// (llama.cpp's `repeat_last_n`, where None is -1).
+/// Returns the last `window` tokens, or all of them if there are fewer or `window` is
+/// None (llama.cpp's `repeat_last_n`, where None is -1).
 pub fn recent(tokens: &[u32], window: Option<usize>) -> &[u32] {
     // task 9.4: Return the last tokens of a text
     todo!("day 9, task 4: Return the last tokens of a text")
 }
 
-/// Builds the processors for a request's penalties, in this order: repetition (prompt and
-/// completion), presence and frequency (completion only, as one processor or two), n-grams (prompt
-/// and completion, ignoring the window). Guard rails and day 8's filters come after them.
+/// Builds the processors for a request's penalties, in this order: repetition (prompt
+/// and completion), presence and frequency (completion only, as one processor or two),
+/// n-grams (prompt and completion, ignoring the window). Guard rails and day 8's
+/// filters come after them.
 ///
-/// A parameter at its neutral value adds no processor. A processor's name starts with the name of
-/// its function or parameter: `repetition_penalty(1.2)`, `presence_penalty(1)`,
-/// `no_repeat_ngram(3)`.
+/// A parameter at its neutral value adds no processor. A processor's name starts with
+/// the name of its function or parameter: `repetition_penalty(1.2)`,
+/// `presence_penalty(1)`, `no_repeat_ngram(3)`.
 ///
 /// # Errors
 /// If a parameter is out of range, with the same message as the penalty itself.
@@ -78,12 +81,14 @@ pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>
     todo!("day 9, task 5: Build a processor for each penalty that is set, over the right tokens")
 }
 
-/// Penalizes tokens that would continue a repetition, and more the longer it already is (DRY,
-/// "don't repeat yourself"; llama.cpp's `dry` sampler, without its sequence breakers).
+/// Penalizes tokens that would continue a repetition, and more the longer it already is
+/// (DRY, "don't repeat yourself"; llama.cpp's `dry` sampler, without its sequence
+/// breakers).
 ///
-/// The *match* of a token is the longest end of the text that occurred before with this token right
-/// after it. If it has at least `allowed_length` tokens, the token's logit is reduced by
-/// `multiplier * base^(length - allowed_length)`. A `multiplier` of 0 changes nothing.
+/// The *match* of a token is the longest end of the text that occurred before with this
+/// token right after it. If it has at least `allowed_length` tokens, the token's logit
+/// is reduced by `multiplier * base^(length - allowed_length)`. A `multiplier` of 0
+/// changes nothing.
 pub fn dry(logits: &mut [f32], tokens: &[u32], multiplier: f32, base: f32, allowed_length: usize) {
     // task 9.6 (challenge): Penalize only what would continue a repetition
     todo!("day 9, task 6: Penalize only what would continue a repetition")

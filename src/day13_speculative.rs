@@ -22,8 +22,8 @@ pub fn one_hot(id: u32, vocab_size: usize) -> Vec<f32> {
     probs
 }
 
-/// Returns the distribution that a token is chosen from: the softmax, or for greedy decoding a
-/// one-hot on the best token.
+/// Returns the distribution that a token is chosen from: the softmax, or for greedy
+/// decoding a one-hot on the best token.
 ///
 /// # Errors
 /// If there is no token to choose.
@@ -37,7 +37,8 @@ pub fn distribution(logits: &[f32], greedy: bool) -> Result<Vec<f32>> {
 
 /// A sequence that grows by drafts, which the *target* model verifies.
 pub struct SpeculativeDecoder<'a> {
-    /// The target model and its cache. The output is the target's text, or has its distribution.
+    /// The target model and its cache. The output is the target's text, or has its
+    /// distribution.
     pub target: Cached<'a>,
     /// The sequence so far, with its processors. Its sampler isn't used; see `rng`.
     pub sequence: Sequence<'a>,
@@ -96,12 +97,13 @@ impl<'a> SpeculativeDecoder<'a> {
         Ok(draft)
     }
 
-    /// Verifies a draft with [`verify_greedy`], or with [`verify`] if tokens are sampled. `raw` has
-    /// the target's logits `(V)` after the sequence and after each drafted token.
+    /// Verifies a draft with [`verify_greedy`], or with [`verify`] if tokens are
+    /// sampled. `raw` has the target's logits `(V)` after the sequence and after each
+    /// drafted token.
     ///
     /// # Errors
-    /// If a processor fails, or if a drafted token or its distribution doesn't fit the target's
-    /// vocabulary.
+    /// If a processor fails, or if a drafted token or its distribution doesn't fit the
+    /// target's vocabulary.
     pub fn judge(&mut self, draft: &Draft, raw: &[Vec<f32>]) -> Result<Verdict> {
         if raw.len() != draft.tokens.len() + 1 {
             bail!("{} tokens drafted, {} rows of logits", draft.tokens.len(), raw.len())
@@ -121,14 +123,14 @@ impl<'a> SpeculativeDecoder<'a> {
         verify(draft, &target, &uniforms)
     }
 
-    /// Turns the target's logits into distributions `(V)`, one per row of `raw`. The processors see
-    /// each row's own context: the sequence and the drafted tokens before that row, with that many
-    /// fewer tokens remaining.
+    /// Turns the target's logits into distributions `(V)`, one per row of `raw`. The
+    /// processors see each row's own context: the sequence and the drafted tokens
+    /// before that row, with that many fewer tokens remaining.
     ///
-    /// Rows after a drafted EOS, or after a drafted token with p(token) = 0 (which is always
-    /// rejected), are never read. No processor runs on them, because it might find no token left;
-    /// they repeat the last row. A stop string ends nothing here: the text after it is processed
-    /// like any other.
+    /// Rows after a drafted EOS, or after a drafted token with p(token) = 0 (which is
+    /// always rejected), are never read. No processor runs on them, because it might
+    /// find no token left; they repeat the last row. A stop string ends nothing here:
+    /// the text after it is processed like any other.
     fn target_probs(&self, draft: &[u32], raw: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
         let input = self.sequence.processor_input();
         let mut tokens = input.tokens.to_vec();
@@ -154,9 +156,9 @@ impl<'a> SpeculativeDecoder<'a> {
 
 /// Verifies a greedy draft: a token is accepted while it is the target's own choice.
 ///
-/// `target` holds the target's distributions `(V)`, one more than the draft has tokens: row `i` is
-/// for the place of drafted token `i`, and the last row for the token after the draft. The token
-/// after the accepted ones is the target's own choice.
+/// `target` holds the target's distributions `(V)`, one more than the draft has tokens:
+/// row `i` is for the place of drafted token `i`, and the last row for the token after
+/// the draft. The token after the accepted ones is the target's own choice.
 ///
 /// # Errors
 /// If a row has no best token.
@@ -165,8 +167,8 @@ pub fn verify_greedy(draft: &[u32], target: &[Vec<f32>]) -> Result<Verdict> {
     todo!("day 13, task 1: Count the accepted tokens of a greedy draft, and choose the token after them")
 }
 
-/// Returns the target's logits `(V)` after the sequence and after each drafted token, from a single
-/// pass: K + 1 rows for K drafted tokens.
+/// Returns the target's logits `(V)` after the sequence and after each drafted token,
+/// from a single pass: K + 1 rows for K drafted tokens.
 ///
 /// # Errors
 /// If a drafted token isn't in the vocabulary, or the model fails.
@@ -175,33 +177,36 @@ pub fn target_logits(decoder: &mut SpeculativeDecoder, draft: &[u32]) -> Result<
     todo!("day 13, task 2: Run the target once, and return the K + 1 rows that judge the draft")
 }
 
-/// Drafts by looking back: finds the latest earlier place where the last tokens occurred, and
-/// proposes what followed them there (Saxena 2023; `ngram` in vLLM, `prompt_lookup_num_tokens` in
-/// transformers).
+/// Drafts by looking back: finds the latest earlier place where the last tokens
+/// occurred, and proposes what followed them there (Saxena 2023; `ngram` in vLLM,
+/// `prompt_lookup_num_tokens` in transformers).
 pub struct NgramDrafter {
-    /// Number of tokens that must match, at least 1. (The `n` of `draft` is how many to propose.)
+    /// Number of tokens that must match, at least 1. (The `n` of `draft` is how many to
+    /// propose.)
     pub n: usize,
     /// Size of the target's vocabulary.
     pub vocab_size: usize,
 }
 
 impl Drafter for NgramDrafter {
-    /// Proposes up to `n` tokens: those that followed the latest earlier occurrence of the last
-    /// `self.n` tokens. The two occurrences may overlap. The draft is shorter where fewer tokens
-    /// follow, and empty without a match. Each distribution is one-hot.
+    /// Proposes up to `n` tokens: those that followed the latest earlier occurrence of
+    /// the last `self.n` tokens. The two occurrences may overlap. The draft is shorter
+    /// where fewer tokens follow, and empty without a match. Each distribution is
+    /// one-hot.
     fn draft(&mut self, input: &ProcessorInput, n: usize, _uniforms: &[f32]) -> Result<Draft> {
         // task 13.3: Find the latest earlier match of the last tokens, and propose what followed it
         todo!("day 13, task 3: Find the latest earlier match of the last tokens, and propose what followed it")
     }
 }
 
-/// Decodes one block: drafts, runs the target once, verifies, and appends the accepted tokens and
-/// the token after them. Returns the tokens that joined the sequence, at least one; if the sequence
-/// has no room left, none.
+/// Decodes one block: drafts, runs the target once, verifies, and appends the accepted
+/// tokens and the token after them. Returns the tokens that joined the sequence, at
+/// least one; if the sequence has no room left, none.
 ///
-/// The draft is as long as `num_draft_tokens` and the sequence's room allow, and the pass's own
-/// token needs room, too. If the sequence ends inside the block, nothing joins it after that. A
-/// token's log-probability is the target's own, before any processor, as on day 7.
+/// The draft is as long as `num_draft_tokens` and the sequence's room allow, and the
+/// pass's own token needs room, too. If the sequence ends inside the block, nothing
+/// joins it after that. A token's log-probability is the target's own, before any
+/// processor, as on day 7.
 ///
 /// # Errors
 /// If a model or a processor fails.
@@ -212,9 +217,9 @@ pub fn decode_block(decoder: &mut SpeculativeDecoder) -> Result<Vec<Token>> {
 
 // part 2: sampled
 
-/// Returns the residual distribution, from which the replacement of a rejected token is drawn:
-/// `max(p - q, 0)`, scaled to sum to 1. If `p` equals `q` nothing is left over, and only rounding
-/// can have rejected a token; then it is `p` itself.
+/// Returns the residual distribution, from which the replacement of a rejected token is
+/// drawn: `max(p - q, 0)`, scaled to sum to 1. If `p` equals `q` nothing is left over,
+/// and only rounding can have rejected a token; then it is `p` itself.
 ///
 /// # Errors
 /// If `p` and `q` have different lengths.
@@ -223,14 +228,14 @@ pub fn residual(p: &[f32], q: &[f32]) -> Result<Vec<f32>> {
     todo!("day 13, task 5: Compute the residual distribution")
 }
 
-/// Verifies a sampled draft so that every token has the target's distribution (Leviathan et al.
-/// 2023; Chen et al. 2023).
+/// Verifies a sampled draft so that every token has the target's distribution
+/// (Leviathan et al. 2023; Chen et al. 2023).
 ///
-/// `target` holds one distribution `(V)` more than the draft has tokens, and `uniforms` one number
-/// in [0, 1) more. Drafted token `i` is accepted with probability `min(1, p / q)`, decided by
-/// `uniforms[i]`. The first rejected token is replaced by a draw from the residual, which ends the
-/// block. If all are accepted, the last distribution yields a bonus token. The last number draws
-/// the replacement or the bonus.
+/// `target` holds one distribution `(V)` more than the draft has tokens, and `uniforms`
+/// one number in [0, 1) more. Drafted token `i` is accepted with probability `min(1, p
+/// / q)`, decided by `uniforms[i]`. The first rejected token is replaced by a draw from
+/// the residual, which ends the block. If all are accepted, the last distribution
+/// yields a bonus token. The last number draws the replacement or the bonus.
 ///
 /// # Errors
 /// If no token can be drawn.
@@ -244,24 +249,25 @@ pub fn overlap(p: &[f32], q: &[f32]) -> f32 {
     p.iter().zip(q).map(|(p, q)| p.min(*q)).sum()
 }
 
-/// Drafts with a smaller model that shares the target's tokenizer, and keeps a cache of its own.
+/// Drafts with a smaller model that shares the target's tokenizer, and keeps a cache of
+/// its own.
 pub struct ModelDrafter<'a> {
     /// The small model and its cache, which mustn't be a sliding one.
     pub cached: Cached<'a>,
-    /// Processors for the small model's logits. They should be the target's own: otherwise q is far
-    /// from p, and drafts are rejected more often.
+    /// Processors for the small model's logits. They should be the target's own:
+    /// otherwise q is far from p, and drafts are rejected more often.
     pub processors: Vec<Rc<dyn LogitsProcessor + 'a>>,
     /// Whether drafts are greedy (true) or sampled.
     pub greedy: bool,
-    /// Size of the target's vocabulary. Models of one family pad theirs differently; tokens that
-    /// only one of the two has are never drafted.
+    /// Size of the target's vocabulary. Models of one family pad theirs differently;
+    /// tokens that only one of the two has are never drafted.
     pub vocab_size: usize,
 }
 
 impl ModelDrafter<'_> {
-    /// Returns the small model's logits `(V)` after `tokens`, over the target's vocabulary. None if
-    /// the model can't read them: because they don't fit its context, or because one of them lies
-    /// beyond its own vocabulary.
+    /// Returns the small model's logits `(V)` after `tokens`, over the target's
+    /// vocabulary. None if the model can't read them: because they don't fit its
+    /// context, or because one of them lies beyond its own vocabulary.
     ///
     /// # Errors
     /// If the model fails.
@@ -278,9 +284,9 @@ impl ModelDrafter<'_> {
 }
 
 impl Drafter for ModelDrafter<'_> {
-    /// Drafts up to `n` tokens, each drawn with its own number of `uniforms` from the small model's
-    /// distribution after `self.processors`. The draft ends after an EOS token, and where the small
-    /// model can't read on.
+    /// Drafts up to `n` tokens, each drawn with its own number of `uniforms` from the
+    /// small model's distribution after `self.processors`. The draft ends after an EOS
+    /// token, and where the small model can't read on.
     fn draft(&mut self, input: &ProcessorInput, n: usize, uniforms: &[f32]) -> Result<Draft> {
         // task 13.7: Draft token by token with the small model, and record each distribution
         todo!("day 13, task 7: Draft token by token with the small model, and record each distribution")
@@ -289,11 +295,11 @@ impl Drafter for ModelDrafter<'_> {
 
 // part 3: the challenge, and rejection sampling
 
-/// Verifies a draft so that the text is token for token the one that sampling without drafts would
-/// have produced from the same random numbers.
+/// Verifies a draft so that the text is token for token the one that sampling without
+/// drafts would have produced from the same random numbers.
 ///
-/// Sampling without drafts would draw the token at the place of row `i` of `target` with
-/// `uniforms[i]`. As many drafted tokens are accepted as that allows.
+/// Sampling without drafts would draw the token at the place of row `i` of `target`
+/// with `uniforms[i]`. As many drafted tokens are accepted as that allows.
 ///
 /// # Errors
 /// If no token can be drawn.
@@ -302,16 +308,17 @@ pub fn verify_same_seed(draft: &[u32], target: &[Vec<f32>], uniforms: &[f32]) ->
     todo!("day 13, task 8: Verify a draft so that the same seed writes the same text")
 }
 
-/// Draws a token from `p (V)` with proposals from `q (V)` by classical rejection sampling (von
-/// Neumann 1951). Returns the token and the number of proposals, which is `m` on average.
+/// Draws a token from `p (V)` with proposals from `q (V)` by classical rejection
+/// sampling (von Neumann 1951). Returns the token and the number of proposals, which is
+/// `m` on average.
 ///
-/// Each proposal takes two numbers in [0, 1) from `uniform`: the first draws a token from `q`, the
-/// second accepts it with probability `p / (m · q)`. `m` must be at least `p / q` for every token,
-/// with a tolerance of one in 100,000 for rounding.
+/// Each proposal takes two numbers in [0, 1) from `uniform`: the first draws a token
+/// from `q`, the second accepts it with probability `p / (m · q)`. `m` must be at least
+/// `p / q` for every token, with a tolerance of one in 100,000 for rounding.
 ///
 /// # Errors
-/// If the lengths differ, if `m` isn't finite or doesn't bound `p / q`, or if 100 · `m` proposals
-/// in a row are rejected.
+/// If the lengths differ, if `m` isn't finite or doesn't bound `p / q`, or if 100 · `m`
+/// proposals in a row are rejected.
 pub fn rejection_sample(
     p: &[f32],
     q: &[f32],

@@ -157,8 +157,8 @@ impl GuardRail {
         todo!("day 14, task 3: Read the answer for a format, or the whole text for a block list")
     }
 
-    /// Returns the state that a token with these bytes leads to, or None if the token is
-    /// illegal. `first` says that nothing has been generated yet.
+    /// Returns the state that a token with these bytes leads to, or None if the token
+    /// is illegal. `first` says that nothing has been generated yet.
     fn follow(&self, state: StateID, piece: &[u8], first: bool) -> Option<StateID> {
         match self.automaton.rule {
             // A dead state stays dead, so it's enough to look at the last one.
@@ -194,8 +194,8 @@ impl GuardRail {
         mask
     }
 
-    /// Returns whether the text may end here. Right after the prompt a block list always
-    /// allows it, because the user wrote those words.
+    /// Returns whether the text may end here. Right after the prompt a block list
+    /// always allows it, because the user wrote those words.
     fn may_end(&self, state: StateID, first: bool) -> bool {
         let written_by_user = first && self.automaton.rule != Rule::MustMatch;
         written_by_user || self.automaton.may_end(state)
@@ -298,8 +298,8 @@ impl Automaton {
         todo!("day 14, task 6: Decide for each of the two rules whether the last byte broke it")
     }
 
-    /// Reads `bytes` and returns the state after them, or None if one of them breaks the
-    /// rule. `state` itself is not judged, only the states that the bytes lead to.
+    /// Reads `bytes` and returns the state after them, or None if one of them breaks
+    /// the rule. `state` itself is not judged, only the states that the bytes lead to.
     pub fn walk(&self, mut state: StateID, bytes: &[u8]) -> Option<StateID> {
         // task 14.7: Read byte by byte, and stop at the first byte that breaks the rule
         todo!("day 14, task 7: Read byte by byte, and stop at the first byte that breaks the rule")

@@ -14,8 +14,8 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 pub struct Piece {
     /// The number of the choice within its job. Choice `i` continues prompt `i / n`.
     pub index: usize,
-    /// Tokens of this choice so far, including this one. OpenAI's `usage` counts every token, half
-    /// a character and the EOS too.
+    /// Tokens of this choice so far, including this one. OpenAI's `usage` counts every
+    /// token, half a character and the EOS too.
     pub tokens: usize,
     /// The token. Its text is final: no half characters, and no start of a stop string.
     pub token: Token,
@@ -45,8 +45,8 @@ pub enum Event {
 
 /// The way back to a client. Neither method blocks.
 pub trait Connection: Send {
-    /// Queues an event for the client. Does nothing if the client has disconnected. A slow reader's
-    /// backlog is bounded by the tokens it asked for.
+    /// Queues an event for the client. Does nothing if the client has disconnected. A
+    /// slow reader's backlog is bounded by the tokens it asked for.
     fn send(&self, event: Event);
 
     /// Returns whether the client has disconnected.
@@ -99,25 +99,27 @@ pub struct ActiveRow {
     pub tokens: usize,
 }
 
-/// Builds the [`Request`] of choice `index` of a job: its prompt, its processors, and a sampler
-/// that draws from that choice's own stream of the job's seed.
+/// Builds the [`Request`] of choice `index` of a job: its prompt, its processors, and a
+/// sampler that draws from that choice's own stream of the job's seed.
 pub type MakeRequest<'a> = Box<dyn Fn(&Job, usize) -> Result<Request<'a>> + 'a>;
 
-/// Returns OpenAI's name for a finish reason: `stop` (for an EOS, too) or `length`. A failed row
-/// gets vLLM's `error`, which no client sees, because the whole job fails.
+/// Returns OpenAI's name for a finish reason: `stop` (for an EOS, too) or `length`. A
+/// failed row gets vLLM's `error`, which no client sees, because the whole job fails.
 pub fn finish_reason(finish: FinishReason) -> &'static str {
     // task 20.1: Map the four finish reasons to OpenAI's names
     todo!("day 20, task 1: Map the four finish reasons to OpenAI's names")
 }
 
-/// The loop between the clients and the scheduler (vLLM's `EngineCore`). It lives on one thread,
-/// with the model.
+/// The loop between the clients and the scheduler (vLLM's `EngineCore`). It lives on
+/// one thread, with the model.
 pub struct ServingLoop<'a> {
     /// The scheduler: day 15's, day 23's, or a script in the checks.
     pub scheduler: Box<dyn SchedulerInterface<'a> + 'a>,
-    /// Waiting jobs, in the order of their turns. Some of their choices may have started.
+    /// Waiting jobs, in the order of their turns. Some of their choices may have
+    /// started.
     pub queue: VecDeque<WaitingJob>,
-    /// The choices that the scheduler has, by request id. A cancelled row isn't here any more.
+    /// The choices that the scheduler has, by request id. A cancelled row isn't here
+    /// any more.
     pub rows: BTreeMap<usize, ActiveRow>,
     make_request: MakeRequest<'a>,
     /// Maximum number of rows in the scheduler.
@@ -129,8 +131,8 @@ pub struct ServingLoop<'a> {
 }
 
 impl<'a> ServingLoop<'a> {
-    /// Creates an idle loop. The scheduler gets at most `max_batch` rows at a time, and at most
-    /// `max_queue` jobs wait in the queue.
+    /// Creates an idle loop. The scheduler gets at most `max_batch` rows at a time, and
+    /// at most `max_queue` jobs wait in the queue.
     pub fn new(
         scheduler: Box<dyn SchedulerInterface<'a> + 'a>,
         make_request: MakeRequest<'a>,
@@ -148,48 +150,51 @@ impl<'a> ServingLoop<'a> {
         }
     }
 
-    /// Returns whether there is nothing to do: no job waits, and the scheduler has no rows.
+    /// Returns whether there is nothing to do: no job waits, and the scheduler has no
+    /// rows.
     pub fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.scheduler.load().rows() == 0
     }
 
-    /// Returns whether the scheduler can take another row: it has fewer than `max_batch`, waiting
-    /// and running ones together.
+    /// Returns whether the scheduler can take another row: it has fewer than
+    /// `max_batch`, waiting and running ones together.
     pub fn has_place(&self) -> bool {
         self.scheduler.load().rows() < self.max_batch
     }
 
-    /// Submits choice `index` of a job to the scheduler and adds it to `rows`. `make_request`
-    /// builds the request. It gets an id that no row has ever had, and the job's `logprobs` as its
-    /// `top_logprobs`.
+    /// Submits choice `index` of a job to the scheduler and adds it to `rows`.
+    /// `make_request` builds the request. It gets an id that no row has ever had, and
+    /// the job's `logprobs` as its `top_logprobs`.
     ///
     /// # Errors
-    /// If the request can't be built, or the scheduler refuses it. On error nothing changes.
+    /// If the request can't be built, or the scheduler refuses it. On error nothing
+    /// changes.
     pub fn start(&mut self, job: &Rc<Job>, index: usize) -> Result<()> {
         // task 20.2: Build the choice's request, and submit it under a new id
         todo!("day 20, task 2: Build the choice's request, and submit it under a new id")
     }
 
-    /// Sends each token to its row's client, as a [`Piece`]. Drops tokens whose row isn't in
-    /// `rows`: they belong to cancelled choices. A token with an `error` isn't sent; its row has
-    /// failed, so the whole job fails with [`JobError::Failed`]. A row is removed from `rows` with
-    /// its last token.
+    /// Sends each token to its row's client, as a [`Piece`]. Drops tokens whose row
+    /// isn't in `rows`: they belong to cancelled choices. A token with an `error` isn't
+    /// sent; its row has failed, so the whole job fails with [`JobError::Failed`]. A
+    /// row is removed from `rows` with its last token.
     pub fn deliver(&mut self, tokens: Vec<Token>) {
         // task 20.3: Count each token, and send it to the client of its row
         todo!("day 20, task 3: Count each token, and send it to the client of its row")
     }
 
-    /// Adds a job to the queue, or sends it [`JobError::Busy`] if `max_queue` jobs are already
-    /// waiting. A job that needn't wait is always accepted: the queue is empty, and the scheduler
-    /// [has a place](ServingLoop::has_place).
+    /// Adds a job to the queue, or sends it [`JobError::Busy`] if `max_queue` jobs are
+    /// already waiting. A job that needn't wait is always accepted: the queue is empty,
+    /// and the scheduler [has a place](ServingLoop::has_place).
     pub fn accept(&mut self, job: Job) {
         // task 20.4: Queue the job, or refuse it
         todo!("day 20, task 4: Queue the job, or refuse it")
     }
 
-    /// Removes and returns the next job in the queue: the first that doesn't have its share of the
-    /// places yet. In a large batch no job gets all of them, so that the next client needn't wait
-    /// until one of its rows ends. Also drops jobs from the queue whose clients have disconnected.
+    /// Removes and returns the next job in the queue: the first that doesn't have its
+    /// share of the places yet. In a large batch no job gets all of them, so that the
+    /// next client needn't wait until one of its rows ends. Also drops jobs from the
+    /// queue whose clients have disconnected.
     fn take_turn(&mut self) -> Option<WaitingJob> {
         self.queue.retain(|waiting| !waiting.job.connection.is_closed());
         let share = self.max_batch - self.max_batch / 8;
@@ -202,18 +207,19 @@ impl<'a> ServingLoop<'a> {
     }
 
     /// Starts choices while the scheduler has a place. The jobs in the queue take turns
-    /// (`take_turn`): each starts one choice and goes to the end of the queue, or leaves it if that
-    /// was its last. So a job with 128 choices doesn't hold up a job with one.
+    /// (`take_turn`): each starts one choice and goes to the end of the queue, or
+    /// leaves it if that was its last. So a job with 128 choices doesn't hold up a job
+    /// with one.
     ///
-    /// If a choice can't be started, its job fails with [`JobError::Invalid`], and the place goes
-    /// to the next job.
+    /// If a choice can't be started, its job fails with [`JobError::Invalid`], and the
+    /// place goes to the next job.
     pub fn feed(&mut self) {
         // task 20.5: Fill the places, one choice per job in turn
         todo!("day 20, task 5: Fill the places, one choice per job in turn")
     }
 
-    /// Removes row `id` from `rows` and cancels it in the scheduler. Its client receives no more
-    /// tokens from it.
+    /// Removes row `id` from `rows` and cancels it in the scheduler. Its client
+    /// receives no more tokens from it.
     pub fn cancel(&mut self, id: usize) {
         // task 20.6: Forget the row, and cancel it in the scheduler
         todo!("day 20, task 6: Forget the row, and cancel it in the scheduler")
@@ -237,8 +243,8 @@ impl<'a> ServingLoop<'a> {
         todo!("day 20, task 8: Cancel jobs after a disconnect")
     }
 
-    /// Fails every job that has rows, after a failed step has emptied the scheduler. Jobs that
-    /// haven't started stay in the queue.
+    /// Fails every job that has rows, after a failed step has emptied the scheduler.
+    /// Jobs that haven't started stay in the queue.
     fn fail_all(&mut self, error: &candle_core::Error) {
         let message = plain(error);
         while let Some((_, row)) = self.rows.pop_first() {
@@ -246,9 +252,9 @@ impl<'a> ServingLoop<'a> {
         }
     }
 
-    /// Makes one turn: drops jobs whose clients have disconnected, starts choices, runs one step of
-    /// the scheduler, and delivers its tokens. If the step fails, so does every job that has rows
-    /// (`fail_all`), and the loop carries on.
+    /// Makes one turn: drops jobs whose clients have disconnected, starts choices, runs
+    /// one step of the scheduler, and delivers its tokens. If the step fails, so does
+    /// every job that has rows (`fail_all`), and the loop carries on.
     pub fn turn(&mut self) {
         // task 20.9: Make one turn, and survive a failed step
         todo!("day 20, task 9: Make one turn, and survive a failed step")
@@ -256,19 +262,21 @@ impl<'a> ServingLoop<'a> {
 
     /// Runs until every sender of `jobs` has been dropped and the last row has ended.
     ///
-    /// Between two turns it accepts all jobs that have arrived, and calls [`ServingLoop::feed`]
-    /// after each of them, so that a job counts against the queue only if no place is free. While
-    /// there is nothing to do ([`ServingLoop::is_idle`]), it blocks until the next job arrives.
+    /// Between two turns it accepts all jobs that have arrived, and calls
+    /// [`ServingLoop::feed`] after each of them, so that a job counts against the queue
+    /// only if no place is free. While there is nothing to do
+    /// ([`ServingLoop::is_idle`]), it blocks until the next job arrives.
     ///
-    /// Once the last sender has been dropped, the server is shutting down: jobs that haven't
-    /// started are refused (`refuse_waiting`), and all others are finished. Calls `after_turn`
-    /// after each turn.
+    /// Once the last sender has been dropped, the server is shutting down: jobs that
+    /// haven't started are refused (`refuse_waiting`), and all others are finished.
+    /// Calls `after_turn` after each turn.
     pub fn run(&mut self, jobs: &Receiver<Job>, mut after_turn: impl FnMut(&Self)) {
         // task 20.10: Accept jobs, make turns, and shut down gracefully
         todo!("day 20, task 10: Accept jobs, make turns, and shut down gracefully")
     }
 
-    /// Removes jobs that haven't started from the queue, and sends them [`JobError::Closing`].
+    /// Removes jobs that haven't started from the queue, and sends them
+    /// [`JobError::Closing`].
     pub fn refuse_waiting(&mut self) {
         for waiting in std::mem::take(&mut self.queue) {
             if waiting.next == 0 {
@@ -280,16 +288,18 @@ impl<'a> ServingLoop<'a> {
     }
 }
 
-/// Returns after how many turns at most the next choice to arrive can start: 0 if a place is free.
-/// An honest `Retry-After` begins with this number.
+/// Returns after how many turns at most the next choice to arrive can start: 0 if a
+/// place is free. An honest `Retry-After` begins with this number.
 ///
-/// `running` has the tokens that each running row may still generate, and `queued` those of each
-/// choice ahead of it in the queue, in the order in which they start. In every turn, each running
-/// row generates one token. A row that has generated all of its tokens frees its place for the next
-/// choice, which starts with the next turn. `places` is the number of rows that
-/// can run at once. It's at least 1, and never less than the number of rows that are running.
+/// `running` has the tokens that each running row may still generate, and `queued`
+/// those of each choice ahead of it in the queue, in the order in which they start. In
+/// every turn, each running row generates one token. A row that has generated all of
+/// its tokens frees its place for the next choice, which starts with the next turn.
+/// `places` is the number of rows that can run at once. It's at least 1, and never less
+/// than the number of rows that are running.
 ///
-/// The work must depend on the number of rows and choices, and not on how many tokens they have.
+/// The work must depend on the number of rows and choices, and not on how many tokens
+/// they have.
 pub fn turns_until_place(running: &[usize], queued: &[usize], places: usize) -> usize {
     // task 20.11 (challenge): Predict when a place will be free
     todo!("day 20, task 11: Predict when a place will be free")
