@@ -211,3 +211,58 @@ fn every_block_of_the_pool_comes_back() {
     assert_eq!(last["free"].as_array().unwrap().len(), 12);
     assert_eq!(last["tables"], json!([]));
 }
+
+/// Day 22's dictionary: a second turn finds its first, another salt finds nothing, and in a small
+/// pool a text loses its end before its beginning.
+#[test]
+fn a_text_finds_what_an_earlier_one_has_filled() {
+    let text = |tokens: std::ops::Range<u32>, prompt: usize, salt: &str| json!({ "tokens": tokens.collect::<Vec<u32>>(), "prompt": prompt, "salt": salt });
+    let found = |blocks: usize, texts: Value| -> Vec<Value> {
+        let answer =
+            ask(json!({ "ask": "prefixes", "blocks": blocks, "block_size": 4, "texts": texts }));
+        let answer = answer.unwrap();
+        answer["steps"].as_array().unwrap().iter().map(|step| step["found"].clone()).collect()
+    };
+    let turns = json!([text(0..14, 10, ""), text(0..20, 16, ""), text(0..20, 16, "x")]);
+    assert_eq!(found(20, turns), [json!(0), json!(12), json!(0)]);
+    // Text 0 has ended when text 2 comes and needs two of its three blocks.
+    let small = json!([
+        text(0..12, 12, ""),
+        text(50..54, 4, ""),
+        text(60..68, 8, ""),
+        text(50..54, 4, ""),
+        text(0..13, 13, ""),
+    ]);
+    assert_eq!(found(5, small)[4], json!(4));
+    let answer = ask(json!({ "ask": "prefixes", "blocks": 2, "block_size": 4,
+        "texts": [text(0..12, 12, "")] }));
+    assert_eq!(answer.unwrap()["steps"][0]["lacks"], 1);
+}
+
+/// Day 23's steps: no plan exceeds the budget, a preempted text is computed again, and the texts
+/// are the same in a large pool and a small one.
+#[test]
+fn no_step_of_the_figure_exceeds_its_budget() {
+    open();
+    let question = |blocks: usize| {
+        json!({
+            "ask": "budget", "max_num_batched_tokens": 8, "max_num_seqs": 8, "blocks": blocks,
+            "block_size": 4, "prefixes": false, "requests": [
+                {"text": "Once upon a time", "new": 12, "at": 0},
+                {"text": "Lily", "new": 10, "at": 0},
+                {"text": "Tom had a big red ball and a cat and a dog", "new": 8, "at": 2},
+            ],
+        })
+    };
+    let roomy = ask(question(40)).unwrap();
+    assert_eq!(roomy["preemptions"], 0);
+    let small = ask(question(7)).unwrap();
+    assert!(small["preemptions"].as_u64().unwrap() > 0, "{small}");
+    assert_eq!(roomy["texts"], small["texts"]);
+    for step in small["steps"].as_array().unwrap() {
+        let plan = step["plan"].as_array().unwrap();
+        assert!(plan.iter().map(|part| part["new"].as_u64().unwrap()).sum::<u64>() <= 8);
+    }
+    let refused = ask(question(3)).unwrap();
+    assert!(refused["refused"][0].as_str().unwrap().contains("the cache holds at most 12"));
+}

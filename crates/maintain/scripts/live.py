@@ -37,7 +37,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 GOLDENS = ROOT / "tests/oracle/live.json"
 # Bytes, gzipped. The lessons hold the tokenizers' crate with every kind of tokenizer it knows.
 BUDGETS = {"lessons": 1_050_000, "model": 500_000}
-STILLS = {"sampler": "day08_bench", "scheduler": "day15_bench", "trees": "day24_bench"}
+STILLS = {
+    "sampler": "day08_bench", "scheduler": "day15_bench", "prefixes": "day22_texts",
+    "budget": "day23_budget", "trees": "day24_bench",
+}
 
 # Unexpected text, typed into every text input of a figure.
 BAD = ["", " ", "🐈‍⬛👩‍👩‍👧", "שלום עולם, مرحبا", "a\u0301\u0000b", "<b>&amp;</b>", "word " * 2000, "xylophonqq"]

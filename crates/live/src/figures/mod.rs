@@ -3,12 +3,14 @@
 mod attention;
 mod batch;
 mod beam_tree;
+mod budget;
 mod cache_cells;
 mod draft_trees;
 mod drafts;
 mod generation;
 mod pages;
 mod passes;
+mod prefixes;
 mod roofline_dial;
 mod rope;
 mod sampler;
@@ -31,12 +33,14 @@ pub fn answer(question: &[u8]) -> Result<Value, String> {
         "attention" => asked(attention::answer),
         "batch" => asked(batch::answer),
         "beams" => asked(beam_tree::answer),
+        "budget" => asked(budget::answer),
         "cache" => asked(cache_cells::answer),
         "drafts" => asked(drafts::answer),
         "generate" => asked(generation::answer),
         "pages" => asked(pages::answer),
         "passes" => asked(passes::answer),
         "pieces" => asked(passes::pieces),
+        "prefixes" => asked(prefixes::answer),
         "roofline" => asked(roofline_dial::answer),
         "rope" => asked(rope::answer),
         "sampler" => asked(sampler::answer),
