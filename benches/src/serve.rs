@@ -1,23 +1,30 @@
 //! A bounded load on our server and on llama.cpp's `llama-server`, in turn.
 //!
-//! There are two kinds of load. *Closed*: a fixed number of clients, each of which sends its next
+//! There are four kinds of load. *Closed*: a fixed number of clients, each of which sends its next
 //! request as soon as it has its answer; this shows a server that is never idle. *Open*: requests
 //! arrive as a Poisson process at a fixed rate, whether or not earlier ones have finished; a server
-//! that is too slow falls behind, which shows in the time to the first token.
+//! that is too slow falls behind, which shows in the time to the first token. *Shared*: a closed
+//! load in which all prompts begin alike, and both servers may keep what they have computed.
+//! *Long*: a few long prompts arrive while short texts are written; this shows the gaps between
+//! the tokens of the short ones.
 //!
-//! Every request has its own prompt of random ids and asks for the same number of tokens, so both
-//! servers do the same work, and prompt caching doesn't help.
+//! Except in the shared load, every request has its own prompt of random ids, so prompt caching
+//! doesn't help. All ask for the same number of tokens, so both servers do the same work.
 
 use crate::plot::{self, tens, Axis, Plot};
 use crate::shared::{commit, machine, root};
 use crate::Args;
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
+use candecode::formats::hub;
 use candecode::kit::rng::RequestRng;
+use candecode::kit::ModelConfig;
 use serde_json::{json, Value};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Numbers of clients in the closed loads, and requests per client.
@@ -32,6 +39,38 @@ const IDS: f32 = 2000.0;
 const NEW: usize = 48;
 /// Number of rows that both servers have room for.
 const ROWS: usize = 32;
+/// Clients of the long load: those with short prompts, and those with long ones.
+const SHORT: usize = 16;
+const LONG: usize = 4;
+/// Seconds of the long load before the first long prompt arrives.
+const HEAD_START: f64 = 0.2;
+
+/// Sizes that depend on the model's context.
+#[derive(Clone, Copy)]
+struct Sizes {
+    /// Tokens that all prompts of the shared load begin with: 1,000, if half the context has room.
+    shared: usize,
+    /// Tokens in a long prompt: 1,500, if the context has room.
+    long: usize,
+}
+
+impl Sizes {
+    /// Returns the sizes for a model.
+    ///
+    /// # Errors
+    /// If its config can't be read.
+    fn of(model: &str) -> Result<Self> {
+        let config = hub::locate(model, false)?.join("config.json");
+        let config = ModelConfig::from_json(&std::fs::read_to_string(config)?)?;
+        let context = config.max_position_embeddings;
+        Ok(Self { shared: 1000.min(context / 2), long: 1500.min(context - NEW - 16) })
+    }
+
+    /// Returns the number of positions that a row may need.
+    fn longest(self) -> usize {
+        NEW + self.long.max(self.shared + PROMPT)
+    }
+}
 
 /// A running server, which is stopped when this program ends.
 struct Server {
@@ -51,12 +90,20 @@ impl Drop for Server {
 struct Took {
     /// Seconds from when it was due to its first token.
     first: f64,
-    /// Average seconds between its tokens.
-    next: f64,
+    /// Seconds between its tokens.
+    gaps: Vec<f64>,
+}
+
+impl Took {
+    /// Returns the average time between tokens, in seconds.
+    fn average(&self) -> f64 {
+        self.gaps.iter().sum::<f64>() / (NEW - 1) as f64
+    }
 }
 
 /// The results of a load: tokens per second over all requests, and the median and 99th percentile
-/// of the time to the first token and between tokens, in milliseconds.
+/// of the time to the first token and between tokens, in milliseconds. The time between tokens is
+/// each request's average, except in the long load: there, every gap of a short text counts.
 struct Figures {
     server: &'static str,
     load: Load,
@@ -70,21 +117,27 @@ struct Figures {
 enum Load {
     Closed(usize),
     Open(f64),
+    /// This many clients, whose prompts begin alike.
+    Shared(usize),
+    /// A few long prompts amid short texts.
+    Long,
 }
 
 /// Puts every load on every server and prints the table.
 pub fn measure(args: &Args) -> Result<()> {
+    let sizes = Sizes::of(args.model())?;
     let mut servers = vec![ours(args)?];
     if let (Some(program), Some(gguf)) = (&args.llama_server, &args.gguf) {
-        servers.push(llama(program, gguf)?);
+        servers.push(llama(program, gguf, sizes)?);
     }
     // Warm up: by the time anything counts, both servers have read their weights, started their
     // threads, and touched all the memory they need.
     for server in &servers {
-        run(server, Load::Closed(ROWS), 1, 1)?;
+        run(server, Load::Closed(ROWS), 1, 1, sizes)?;
     }
     let closed = CLIENTS.iter().map(|clients| Load::Closed(*clients));
     let open = RATES.iter().map(|rate| Load::Open(*rate));
+    let loads = closed.chain(open).chain([Load::Shared(ROWS), Load::Long]);
     let mut text = format!(
         "{}, commit {}. {}, prompts of {PROMPT} tokens, {NEW} new tokens each.\n\n\
          | load | server | requests | tokens/s | first token, ms: p50 | p99 | a token, ms: p50 | \
@@ -95,20 +148,20 @@ pub fn measure(args: &Args) -> Result<()> {
         Path::new(args.model()).file_name().unwrap_or_default().display(),
     );
     let mut all = Vec::new();
-    for (number, load) in closed.chain(open).enumerate() {
+    for (number, load) in loads.enumerate() {
         // The servers alternate, and so does the one that starts.
         servers.reverse();
         let mut pair = Vec::new();
         for server in &servers {
-            eprintln!("{}, {}", server.name, load.words());
-            pair.push(run(server, load, REQUESTS, 2 + number as u64)?);
+            eprintln!("{}, {}", server.name, load.words(sizes));
+            pair.push(run(server, load, REQUESTS, 2 + number as u64, sizes)?);
         }
         pair.sort_by_key(|figures| figures.server);
         for Figures { server, requests, throughput, first, next, .. } in &pair {
             let _ = writeln!(
                 text,
                 "| {} | {server} | {requests} | {throughput:.0} | {:.0} | {:.0} | {:.1} | {:.1} |",
-                load.words(),
+                load.words(sizes),
                 first[0],
                 first[1],
                 next[0],
@@ -126,10 +179,18 @@ pub fn measure(args: &Args) -> Result<()> {
 }
 
 impl Load {
-    fn words(self) -> String {
+    fn words(self, sizes: Sizes) -> String {
         match self {
             Self::Closed(clients) => format!("{clients} clients"),
             Self::Open(rate) => format!("{rate} requests/s"),
+            Self::Shared(clients) => {
+                format!("{clients} conversations, a shared prompt of {} tokens", sizes.shared)
+            }
+            Self::Long => format!(
+                "{LONG} prompts of {} tokens amid {SHORT} short ones (between tokens: all gaps of \
+                 the short ones)",
+                sizes.long
+            ),
         }
     }
 }
@@ -152,9 +213,9 @@ fn ours(args: &Args) -> Result<Server> {
 }
 
 /// Starts llama.cpp's server with the same number of slots and threads as ours.
-fn llama(program: &Path, gguf: &Path) -> Result<Server> {
+fn llama(program: &Path, gguf: &Path, sizes: Sizes) -> Result<Server> {
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
-    let (slots, context) = (ROWS.to_string(), (ROWS * (PROMPT + NEW + 16)).to_string());
+    let (slots, context) = (ROWS.to_string(), (ROWS * (sizes.longest() + 16)).to_string());
     let threads = std::thread::available_parallelism()?.to_string();
     let mut command = Command::new(program);
     command.arg("--model").arg(gguf).args(["--port", &port, "-np", &slots]);
@@ -175,63 +236,119 @@ fn llama(program: &Path, gguf: &Path) -> Result<Server> {
     Ok(server)
 }
 
-/// Puts a load on a server. In a closed load, each client sends this many requests.
-fn run(server: &Server, load: Load, requests: usize, seed: u64) -> Result<Figures> {
-    let mut random = RequestRng::new(seed, 0);
-    let (each, arrivals) = match load {
-        Load::Closed(clients) => (requests, vec![0.0; clients]),
+/// One client of a load.
+struct Client {
+    /// When its first request is due, in seconds from the start.
+    due: f64,
+    /// Its requests. In the long load, a client with short prompts repeats until all long prompts
+    /// have their answers.
+    requests: usize,
+    /// The tokens that its prompts begin with.
+    prefix: Vec<u32>,
+    /// The number of tokens that it adds to them, different ones for each request.
+    own: usize,
+    is_long: bool,
+}
+
+/// Returns the clients of a load. In a closed load, each sends this many requests.
+fn clients(load: Load, requests: usize, random: &mut RequestRng, sizes: Sizes) -> Vec<Client> {
+    let client = |due| Client { due, requests, prefix: Vec::new(), own: PROMPT, is_long: false };
+    match load {
+        Load::Closed(clients) => (0..clients).map(|_| client(0.0)).collect(),
         Load::Open(rate) => {
             // The times between arrivals are exponentially distributed.
             let mut gap = || -(1.0 - f64::from(random.uniform())).ln() / rate;
-            let (mut arrivals, mut at) = (Vec::new(), gap());
+            let (mut clients, mut at) = (Vec::new(), gap());
             while at < SECONDS {
-                arrivals.push(at);
+                clients.push(Client { requests: 1, ..client(at) });
                 at += gap();
             }
-            (1, arrivals)
+            clients
         }
-    };
+        Load::Shared(clients) => {
+            let prefix = ids(random, sizes.shared);
+            (0..clients).map(|_| Client { prefix: prefix.clone(), ..client(0.0) }).collect()
+        }
+        Load::Long => {
+            let short = (0..SHORT).map(|_| client(0.0));
+            let long = (0..LONG).map(|_| Client {
+                requests: 1,
+                own: sizes.long,
+                is_long: true,
+                ..client(HEAD_START)
+            });
+            short.chain(long).collect()
+        }
+    }
+}
+
+/// Returns random tokens.
+fn ids(random: &mut RequestRng, len: usize) -> Vec<u32> {
+    (0..len).map(|_| 1 + (random.uniform() * IDS) as u32).collect()
+}
+
+/// Puts a load on a server. In a closed load, each client sends this many requests.
+fn run(server: &Server, load: Load, requests: usize, seed: u64, sizes: Sizes) -> Result<Figures> {
+    let mut random = RequestRng::new(seed, 0);
     let config = ureq::Agent::config_builder().proxy(None).max_idle_connections(0);
     let agent = config.timeout_global(Some(Duration::from_secs(600))).build().new_agent();
+    let clients = clients(load, requests, &mut random, sizes);
+    // Long prompts whose answers are still to come.
+    let left = Arc::new(AtomicUsize::new(clients.iter().filter(|client| client.is_long).count()));
+    let may_keep = matches!(load, Load::Shared(_));
     let began = Instant::now();
-    let mut clients = Vec::new();
-    for arrival in arrivals {
-        let mut ids = || (0..PROMPT).map(|_| 1 + (random.uniform() * IDS) as u32).collect();
-        let prompts: Vec<Vec<u32>> = (0..each).map(|_| ids()).collect();
-        let agent = agent.clone();
+    let mut threads = Vec::new();
+    for (number, client) in (1..).zip(clients) {
+        let (agent, left) = (agent.clone(), left.clone());
         let url = format!("{}/v1/completions", server.address);
-        clients.push(std::thread::spawn(move || -> Result<Vec<Took>> {
-            let mut due = Duration::from_secs_f64(arrival);
+        let mut random = RequestRng::new(seed, number);
+        threads.push(std::thread::spawn(move || -> Result<Vec<(bool, Took)>> {
+            let mut due = Duration::from_secs_f64(client.due);
             let mut took = Vec::new();
-            for prompt in prompts {
+            while took.len() < client.requests || left.load(Ordering::Relaxed) > 0 {
+                let prompt = [&client.prefix[..], &ids(&mut random, client.own)].concat();
                 std::thread::sleep(due.saturating_sub(began.elapsed()));
-                took.push(ask(&agent, &url, &prompt, began, due)?);
+                let answer = ask(&agent, &url, &prompt, may_keep, began, due);
+                if client.is_long {
+                    left.fetch_sub(1, Ordering::Relaxed); // also if it failed
+                    return Ok(vec![(true, answer?)]);
+                }
+                took.push((false, answer?));
                 due = began.elapsed();
             }
             Ok(took)
         }));
     }
     let mut took = Vec::new();
-    for client in clients {
-        let answers = client.join().map_err(|_| anyhow!("a client panicked"))?;
+    for thread in threads {
+        let answers = thread.join().map_err(|_| anyhow!("a client panicked"))?;
         took.extend(answers.with_context(|| server.name)?);
     }
     let seconds = began.elapsed().as_secs_f64();
+    let next: Vec<f64> = match load {
+        Load::Long => {
+            let short = took.iter().filter(|(is_long, _)| !is_long);
+            short.flat_map(|(_, one)| &one.gaps).copied().collect()
+        }
+        _ => took.iter().map(|(_, one)| one.average()).collect(),
+    };
     Ok(Figures {
         server: server.name,
         load,
         requests: took.len(),
         throughput: (took.len() * NEW) as f64 / seconds,
-        first: percentiles(took.iter().map(|one| 1e3 * one.first)),
-        next: percentiles(took.iter().map(|one| 1e3 * one.next)),
+        first: percentiles(took.iter().map(|(_, one)| 1e3 * one.first)),
+        next: percentiles(next.into_iter().map(|gap| 1e3 * gap)),
     })
 }
 
 /// Sends a request and reads the stream to its end. Time counts from when the request was due.
+/// `may_keep`: the server may use what it has computed for earlier prompts.
 fn ask(
     agent: &ureq::Agent,
     url: &str,
     prompt: &[u32],
+    may_keep: bool,
     began: Instant,
     due: Duration,
 ) -> Result<Took> {
@@ -239,12 +356,12 @@ fn ask(
     let body = json!({
         "model": "model", "prompt": prompt, "max_tokens": NEW, "temperature": 0, "stream": true,
         "ignore_eos": true, "stream_options": {"include_usage": true},
-        "cache_prompt": false, // for llama.cpp; ours doesn't cache prompts
+        "cache_prompt": may_keep, // for llama.cpp; ours always looks for known prefixes
     });
     let request = agent.post(url).header("content-type", "application/json");
     let response = request.send(body.to_string())?;
     let reader = response.into_body().into_with_config().limit(u64::MAX).reader();
-    let (mut first, mut last, mut tokens) = (None, due, 0);
+    let (mut times, mut tokens) = (Vec::new(), 0);
     for line in BufReader::new(reader).lines() {
         let line = line?;
         let Some(data) = line.strip_prefix("data: ").filter(|data| *data != "[DONE]") else {
@@ -253,17 +370,16 @@ fn ask(
         let event: Value = serde_json::from_str(data)?;
         ensure!(event["error"].is_null(), "{}", event["error"]);
         if event["choices"].as_array().is_some_and(|choices| !choices.is_empty()) {
-            last = began.elapsed();
-            first.get_or_insert(last);
+            times.push(began.elapsed());
         }
         if let Some(count) = event["usage"]["completion_tokens"].as_u64() {
             tokens = count as usize;
         }
     }
-    let first = first.context("a stream without a token")?;
+    let first = *times.first().context("a stream without a token")?;
     ensure!(tokens == NEW, "{tokens} tokens came, and {NEW} were asked for: not the same work");
-    let next = (last - first).as_secs_f64() / (tokens - 1) as f64;
-    Ok(Took { first: first.saturating_sub(due).as_secs_f64(), next })
+    let gaps = times.windows(2).map(|two| (two[1] - two[0]).as_secs_f64()).collect();
+    Ok(Took { first: first.saturating_sub(due).as_secs_f64(), gaps })
 }
 
 /// Returns the median and the 99th percentile (the maximum, if there are few values).
@@ -280,7 +396,7 @@ fn plots(all: &[Figures]) -> Result<()> {
         let of_server = all.iter().filter(|figures| figures.server == server);
         let open = of_server.filter_map(|figures| match figures.load {
             Load::Open(rate) => Some((rate, of(figures))),
-            Load::Closed(_) => None,
+            _ => None,
         });
         open.collect()
     };
