@@ -67,6 +67,11 @@ struct Args {
     /// The model of bench serve as a GGUF file, for llama-server
     #[arg(long, value_name = "FILE")]
     gguf: Option<PathBuf>,
+    /// About how many requests each load of `bench serve` consists of, and at least two per client
+    /// and ten seconds of arrivals; a 99th percentile needs a few hundred
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    requests: usize,
     /// How many tokens `bench quality` reads
     #[arg(long, value_name = "N", default_value_t = 2000)]
     #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(2..))]

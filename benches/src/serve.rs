@@ -27,10 +27,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Numbers of clients in the closed loads, and requests per client.
+/// Numbers of clients in the closed loads, and the requests that each sends at least.
 const CLIENTS: [usize; 2] = [8, 32];
 const REQUESTS: usize = 2;
-/// Requests per second in the open loads, and the seconds during which they arrive.
+/// Requests per second in the open loads, and the seconds during which they arrive at least.
 const RATES: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 const SECONDS: f64 = 10.0;
 /// Tokens in a prompt, the largest id in it, and tokens to generate per request.
@@ -102,8 +102,8 @@ impl Took {
 }
 
 /// The results of a load: tokens per second over all requests, and the median and 99th percentile
-/// of the time to the first token and between tokens, in milliseconds. The time between tokens is
-/// each request's average, except in the long load: there, every gap of a short text counts.
+/// of the time to the first token, of each request's average time between tokens, and of all gaps
+/// between two tokens, in milliseconds. Long prompts' requests don't count.
 struct Figures {
     server: &'static str,
     load: Load,
@@ -111,6 +111,7 @@ struct Figures {
     throughput: f64,
     first: [f64; 2],
     next: [f64; 2],
+    gap: [f64; 2],
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -133,7 +134,7 @@ pub fn measure(args: &Args) -> Result<()> {
     // Warm up: by the time anything counts, both servers have read their weights, started their
     // threads, and touched all the memory they need.
     for server in &servers {
-        run(server, Load::Closed(ROWS), 1, 1, sizes)?;
+        run(server, Load::Closed(ROWS), ROWS, 1, sizes)?;
     }
     let closed = CLIENTS.iter().map(|clients| Load::Closed(*clients));
     let open = RATES.iter().map(|rate| Load::Open(*rate));
@@ -141,8 +142,8 @@ pub fn measure(args: &Args) -> Result<()> {
     let mut text = format!(
         "{}, commit {}. {}, prompts of {PROMPT} tokens, {NEW} new tokens each.\n\n\
          | load | server | requests | tokens/s | first token, ms: p50 | p99 | a token, ms: p50 | \
-         p99 |\n\
-         |---|---|--:|--:|--:|--:|--:|--:|\n",
+         p99 | a gap, ms: p99 |\n\
+         |---|---|--:|--:|--:|--:|--:|--:|--:|\n",
         machine(),
         commit(),
         Path::new(args.model()).file_name().unwrap_or_default().display(),
@@ -154,18 +155,20 @@ pub fn measure(args: &Args) -> Result<()> {
         let mut pair = Vec::new();
         for server in &servers {
             eprintln!("{}, {}", server.name, load.words(sizes));
-            pair.push(run(server, load, REQUESTS, 2 + number as u64, sizes)?);
+            pair.push(run(server, load, args.requests, 2 + number as u64, sizes)?);
         }
         pair.sort_by_key(|figures| figures.server);
-        for Figures { server, requests, throughput, first, next, .. } in &pair {
+        for Figures { server, requests, throughput, first, next, gap, .. } in &pair {
             let _ = writeln!(
                 text,
-                "| {} | {server} | {requests} | {throughput:.0} | {:.0} | {:.0} | {:.1} | {:.1} |",
+                "| {} | {server} | {requests} | {throughput:.0} | {:.0} | {:.0} | {:.1} | {:.1} | \
+                 {:.0} |",
                 load.words(sizes),
                 first[0],
                 first[1],
                 next[0],
-                next[1]
+                next[1],
+                gap[1]
             );
         }
         all.extend(pair);
@@ -186,11 +189,9 @@ impl Load {
             Self::Shared(clients) => {
                 format!("{clients} conversations, a shared prompt of {} tokens", sizes.shared)
             }
-            Self::Long => format!(
-                "{LONG} prompts of {} tokens amid {SHORT} short ones (between tokens: all gaps of \
-                 the short ones)",
-                sizes.long
-            ),
+            Self::Long => {
+                format!("{SHORT} clients, and {LONG} prompts of {} tokens", sizes.long)
+            }
         }
     }
 }
@@ -250,8 +251,15 @@ struct Client {
     is_long: bool,
 }
 
-/// Returns the clients of a load. In a closed load, each sends this many requests.
-fn clients(load: Load, requests: usize, random: &mut RequestRng, sizes: Sizes) -> Vec<Client> {
+/// Returns the clients of a load. Together they send about this many requests, and at least as many
+/// as the constants say.
+fn clients(load: Load, total: usize, random: &mut RequestRng, sizes: Sizes) -> Vec<Client> {
+    let count = match load {
+        Load::Closed(clients) | Load::Shared(clients) => clients,
+        Load::Open(_) => total,
+        Load::Long => SHORT,
+    };
+    let requests = total.div_ceil(count).max(REQUESTS);
     let client = |due| Client { due, requests, prefix: Vec::new(), own: PROMPT, is_long: false };
     match load {
         Load::Closed(clients) => (0..clients).map(|_| client(0.0)).collect(),
@@ -259,7 +267,7 @@ fn clients(load: Load, requests: usize, random: &mut RequestRng, sizes: Sizes) -
             // The times between arrivals are exponentially distributed.
             let mut gap = || -(1.0 - f64::from(random.uniform())).ln() / rate;
             let (mut clients, mut at) = (Vec::new(), gap());
-            while at < SECONDS {
+            while at < SECONDS.max(total as f64 / rate) {
                 clients.push(Client { requests: 1, ..client(at) });
                 at += gap();
             }
@@ -287,7 +295,7 @@ fn ids(random: &mut RequestRng, len: usize) -> Vec<u32> {
     (0..len).map(|_| 1 + (random.uniform() * IDS) as u32).collect()
 }
 
-/// Puts a load on a server. In a closed load, each client sends this many requests.
+/// Puts a load of about this many requests on a server.
 fn run(server: &Server, load: Load, requests: usize, seed: u64, sizes: Sizes) -> Result<Figures> {
     let mut random = RequestRng::new(seed, 0);
     let config = ureq::Agent::config_builder().proxy(None).max_idle_connections(0);
@@ -319,26 +327,22 @@ fn run(server: &Server, load: Load, requests: usize, seed: u64, sizes: Sizes) ->
             Ok(took)
         }));
     }
-    let mut took = Vec::new();
+    let mut took: Vec<(bool, Took)> = Vec::new();
     for thread in threads {
         let answers = thread.join().map_err(|_| anyhow!("a client panicked"))?;
         took.extend(answers.with_context(|| server.name)?);
     }
     let seconds = began.elapsed().as_secs_f64();
-    let next: Vec<f64> = match load {
-        Load::Long => {
-            let short = took.iter().filter(|(is_long, _)| !is_long);
-            short.flat_map(|(_, one)| &one.gaps).copied().collect()
-        }
-        _ => took.iter().map(|(_, one)| one.average()).collect(),
-    };
+    let throughput = (took.len() * NEW) as f64 / seconds;
+    took.retain(|(is_long, _)| !is_long);
     Ok(Figures {
         server: server.name,
         load,
         requests: took.len(),
-        throughput: (took.len() * NEW) as f64 / seconds,
+        throughput,
         first: percentiles(took.iter().map(|(_, one)| 1e3 * one.first)),
-        next: percentiles(next.into_iter().map(|gap| 1e3 * gap)),
+        next: percentiles(took.iter().map(|(_, one)| 1e3 * one.average())),
+        gap: percentiles(took.iter().flat_map(|(_, one)| &one.gaps).map(|gap| 1e3 * gap)),
     })
 }
 
