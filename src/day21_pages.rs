@@ -167,11 +167,14 @@ impl PagedCache {
     /// Returns true if the next position of a sequence is in a block that another one
     /// holds, too.
     fn shares_last(&self, sequence: usize) -> bool {
-        let Some(table) = self.tables.get(&sequence) else { return false };
-        match table.blocks.get(table.len / self.block_size) {
-            Some(block) => self.pool.ref_counts[*block as usize] > 1,
-            None => false, // its blocks are full
-        }
+        self.last_block(sequence).is_some_and(|block| self.pool.ref_counts[block as usize] > 1)
+    }
+
+    /// Returns the block that the next position of a sequence goes to, or None if its
+    /// blocks are full.
+    fn last_block(&self, sequence: usize) -> Option<u32> {
+        let table = self.tables.get(&sequence)?;
+        table.blocks.get(table.len / self.block_size).copied()
     }
 
     /// Ends a sequence: releases all its blocks, the last one first, so that its first
@@ -213,11 +216,19 @@ impl Cache for PagedCache {
         let lacks =
             |chunk: &Chunk| (chunk.start + chunk.new).saturating_sub(self.len_of(chunk.sequence));
         let more: Vec<usize> = chunks.iter().map(lacks).collect();
-        let needed = |(chunk, more): (&Chunk, &usize)| match more {
-            0 => 0,
-            more => self.blocks_needed(chunk.sequence, *more),
-        };
-        self.require_free(chunks.iter().zip(&more).map(needed).sum())?;
+        let (mut needed, mut writers) = (0, BTreeMap::<u32, u32>::new());
+        for (Chunk { sequence, .. }, more) in
+            chunks.iter().zip(&more).filter(|(_, more)| **more > 0)
+        {
+            needed += self.blocks_needed(*sequence, *more);
+            if self.shares_last(*sequence) {
+                *writers.entry(self.last_block(*sequence).unwrap_or_default()).or_default() += 1;
+            }
+        }
+        // If every holder of a block writes to it, the last of them needs no copy.
+        let all_write =
+            |(block, writers): &(&u32, &u32)| self.pool.ref_counts[**block as usize] == **writers;
+        self.require_free(needed - writers.iter().filter(all_write).count())?;
         let (mut slots, mut sequences) = (Vec::new(), Vec::new());
         for (Chunk { sequence, start, new }, more) in chunks.into_iter().zip(more) {
             if start > self.len_of(sequence) {

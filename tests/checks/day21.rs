@@ -849,7 +849,10 @@ pub fn forks_that_differ_do_not_meet(day: &Day) -> Outcome {
         &format!("{input}, then 1 and 3 write three more: marks"),
         Ok(seen[4].marks.clone()),
         &want,
-    )
+    )?;
+    let full = last(day, setup(4, 4), &script[..4])?;
+    equal(&format!("{input}, in a pool of only 4 blocks: refused"), Ok(full.failed), &false)
+        .likely("two copies are enough for three holders: the last one writes to the block itself")
 }
 
 pub fn full_blocks_stay_shared(day: &Day) -> Outcome {
