@@ -52,8 +52,8 @@ impl BlockPool {
 
     /// Removes one holder of a block. After its last holder, the block is free.
     pub fn release(&mut self, block: u32) {
-        // task 21.2: Count one holder less; after the last one, free the block
-        todo!("day 21, task 2: Count one holder less; after the last one, free the block")
+        // task 21.2: Remove one holder, and free the block after the last one
+        todo!("day 21, task 2: Remove one holder, and free the block after the last one")
     }
 }
 
@@ -78,10 +78,10 @@ impl BlockTable {
 
 /// Keys and values of many sequences, in blocks from one pool.
 ///
-/// A sequence is known by an id. Day 21's flat steps choose the ids
-/// (`Chunk::sequence`). A step that is a rectangle, without padding, belongs to the
-/// sequences in `rows`: that's how the loops of days 10 and 11 use this cache without
-/// knowing that it has pages.
+/// A sequence is known by an id. The flat steps of task 21.5 name their sequences
+/// (`Chunk::sequence`). The loops of days 10 and 11 send plain rows instead, without
+/// padding. Row `i` then belongs to sequence `rows[i]`, and those loops never notice
+/// the pages.
 pub struct PagedCache {
     /// The free blocks.
     pub pool: BlockPool,
@@ -330,12 +330,11 @@ pub struct BlockShape {
     pub width: usize,
 }
 
-/// Returns the states of one token's queries after the first `visible` positions of its
-/// sequence.
+/// Attends with one token's queries over the first `visible` positions of its sequence.
+/// Returns a running softmax (day 18's [`Partial`]) for each query.
 ///
 /// `keys` and `values` are all blocks of a layer, `(blocks, Hkv, block_size, D)`,
-/// number after number; the queries are those of the heads that share key/value head
-/// `kv_head`.
+/// row-major. The queries are those of the heads that share key/value head `kv_head`.
 #[inline(always)]
 pub fn attend_blocks(
     queries: &[Query],
