@@ -52,14 +52,15 @@ pub struct PrefixCache {
     pub known: HashMap<BlockHash, KnownBlock>,
     /// The hash of each known block.
     pub hash_of: HashMap<u32, BlockHash>,
-    /// The number of tokens in all prompts so far.
+    /// The number of prompt tokens looked up so far. (vLLM counts tokens here, not
+    /// requests, and calls them queries.)
     pub queries: usize,
     /// The number of prompt tokens found in the cache.
     pub hits: usize,
 }
 
 impl PrefixCache {
-    /// Creates an empty one.
+    /// Creates an empty prefix cache.
     pub fn new() -> Self {
         Self::default()
     }
