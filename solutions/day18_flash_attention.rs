@@ -579,7 +579,7 @@ pub fn attention_entropy(tiles: impl Iterator<Item = Vec<f32>>) -> f32 {
 /// `merge_attn_states`).
 ///
 /// If a log-sum-exp is -inf, that side has met no key: its numbers are NaN and must
-/// be ignored.
+/// be ignored. If both are -inf, returns either side unchanged.
 pub fn merge_finished(a: (&[f32], f32), b: (&[f32], f32)) -> (Vec<f32>, f32) {
     // task 18.8 (further): Merge two finished attentions, given their log-sum-exps
     // <solution>

@@ -252,8 +252,8 @@ impl<'a> ServingLoop<'a> {
         }
     }
 
-    /// Makes one turn: drops jobs whose clients have disconnected, starts choices, runs
-    /// one step of the scheduler, and delivers its tokens. If the step fails, so does
+    /// Makes one turn: everything that must happen before a step of the scheduler, the
+    /// step, and everything that follows from its result. If the step fails, so does
     /// every job that has rows (`fail_all`), and the loop carries on.
     pub fn turn(&mut self) {
         // task 20.9: Make one turn, and survive a failed step
@@ -292,11 +292,11 @@ impl<'a> ServingLoop<'a> {
 /// place is free. An honest `Retry-After` begins with this number.
 ///
 /// `running` has the tokens that each running row may still generate, and `queued`
-/// those of each choice ahead of it in the queue, in the order in which they start. In
-/// every turn, each running row generates one token. A row that has generated all of
-/// its tokens frees its place for the next choice, which starts with the next turn.
-/// `places` is the number of rows that can run at once. It's at least 1, and never less
-/// than the number of rows that are running.
+/// those of each choice ahead of the newcomer in the queue, in the order in which they
+/// start. In every turn, each running row generates one token. A row that has generated
+/// all of its tokens frees its place for the next choice, which starts with the next
+/// turn. `places` is the number of rows that can run at once. It's at least 1, and
+/// never less than the number of rows that are running.
 ///
 /// The work must depend on the number of rows and choices, and not on how many tokens
 /// they have.
