@@ -143,10 +143,9 @@ pub fn bytes_moved(config: &ModelConfig, pass: &Pass, precision: &Precision) -> 
     // </solution>
 }
 
-/// Returns the operations of a pass. Every new token is multiplied by every
-/// weight of the layers, and every position that gets logits by the LM head's
-/// weights. In attention, every query head computes a score of D multiply-adds
-/// for each key that a new token sees, and adds that key's value with D more.
+/// Returns the operations of a pass: those of the products with the weights, and
+/// those of attention. A new token attends to all cached keys, and to the new ones
+/// up to its own. Only positions that get logits go through the LM head.
 ///
 /// Norms, softmax and RoPE aren't counted: they grow with C, and the products
 /// with C².
@@ -188,7 +187,7 @@ pub struct Machine {
     pub peak: f64,
 }
 
-/// The resource that limits an operation or a pass.
+/// The resource that limits a stage of a pass, or the whole pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// Moving the bytes takes longer.
@@ -214,7 +213,7 @@ impl Machine {
         (self.bandwidth * intensity).min(self.peak)
     }
 
-    /// Predicts the time of one operation that moves `bytes` and computes
+    /// Predicts the time of one stage of a pass, which moves `bytes` and computes
     /// `operations`. Moving and computing overlap, so the longer of the two counts.
     pub fn predict(&self, bytes: f64, operations: f64) -> Prediction {
         let moving = bytes / self.bandwidth;
@@ -226,18 +225,18 @@ impl Machine {
         }
     }
 
-    /// Predicts the time of a model's pass. It has two kinds of operations: the
-    /// products with the weights, which also write the logits, and attention, which
-    /// reads the cache. They run one after the other, and within each kind moving
-    /// and computing overlap. The bound is that of the kind that takes longer, or
-    /// of the products if both take equally long.
+    /// Predicts the time of a model's pass. It has two stages: the products with the
+    /// weights, which also write the logits, and attention, which reads the cache.
+    /// They run one after the other, and within each stage moving and computing
+    /// overlap. The bound is that of the stage that takes longer, or of the products
+    /// if both take equally long.
     pub fn predict_pass(
         &self,
         config: &ModelConfig,
         pass: &Pass,
         precision: &Precision,
     ) -> Prediction {
-        // task 16.5: Predict the time of a pass from the times of its two kinds of operations
+        // task 16.5: Predict the time of a pass from its products and its attention
         // <solution>
         let bytes = bytes_moved(config, pass, precision);
         let operations = operations(config, pass);

@@ -194,7 +194,7 @@ pub fn block_rows(rows: usize, inner: usize, vectors: usize, threads: usize) -> 
 
 /// Computes `x · wᵀ`, where `w` holds rows of `inner` numbers and `x` holds vectors
 /// of `inner` numbers. The result is `(vectors, rows)`: for each vector, its
-/// product with every row.
+/// product with every row. Without rows or without vectors it's empty.
 ///
 /// Rayon's threads share blocks of [`block_rows`] rows. The result has the same
 /// bits for any number of threads.

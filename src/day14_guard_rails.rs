@@ -299,7 +299,7 @@ impl Automaton {
     }
 
     /// Reads `bytes` and returns the state after them, or None if one of them breaks
-    /// the rule. `state` itself is not judged, only the states that the bytes lead to.
+    /// the rule. What the text contained before isn't held against them.
     pub fn walk(&self, mut state: StateID, bytes: &[u8]) -> Option<StateID> {
         // task 14.7: Read byte by byte, and stop at the first byte that breaks the rule
         todo!("day 14, task 7: Read byte by byte, and stop at the first byte that breaks the rule")
