@@ -51,7 +51,7 @@ pub struct RotaryEmbedding {
 }
 
 impl RotaryEmbedding {
-    /// Creates RoPE with base `theta`. If the model has a scaling, it stretches the
+    /// Creates RoPE with base `theta`. If the model has a scaling, it lowers some of the
     /// frequencies.
     ///
     /// # Errors

@@ -9,12 +9,8 @@ use candle_core::{DType, Error, Result, Tensor, D};
 /// (Ba et al. 2016; torch `layer_norm`): `(x - mean) / √(variance + eps) · weight +
 /// bias`.
 ///
-/// The variance is the mean of the squared distances from the mean: divided by C, not
-/// by C - 1. Everything is computed in f32 and rounded to the type of `x` once, at the
-/// end.
-///
 /// `x` is `(…, C)`, `weight` and `bias` are `(C)`; the result has the shape and type of
-/// `x`.
+/// `x`. Everything is computed in f32 and rounded once.
 ///
 /// # Errors
 /// If the widths differ.

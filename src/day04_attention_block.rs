@@ -75,7 +75,8 @@ impl Attention {
     }
 
     /// The whole block: `x` and the result are `(B, T, C)`. The new keys and values
-    /// join the cache, and the queries attend to everything in it.
+    /// join the cache, and each query attends to itself and to what comes before it
+    /// there, or to what the step's mask allows.
     ///
     /// # Errors
     /// If the shapes don't fit.
