@@ -227,9 +227,9 @@ impl<'a> TreeDecoder<'a> {
     }
 }
 
-/// Returns the target's distribution `(V)` after a node, from its logits there: day 13's
-/// `target_probs` for one node. The processors see the text with the path to that node.
-/// After EOS there is nothing to choose, and no processor runs.
+/// Returns the target's distribution `(V)` after a node, from its logits there: day
+/// 13's `target_probs` for one node. The processors see the text with the path to that
+/// node. After EOS there is nothing to choose, and no processor runs.
 ///
 /// # Errors
 /// If a processor fails.
@@ -391,8 +391,8 @@ pub struct MedusaHeads {
 }
 
 impl MedusaHeads {
-    /// Returns the logits `(V)` of each of the first `n` heads, from a state, `(1, C)`: a
-    /// head computes `silu(block(x)) + x`, and the target's head reads the result.
+    /// Returns the logits `(V)` of each of the first `n` heads, from a state, `(1, C)`:
+    /// a head computes `silu(block(x)) + x`, and the target's head reads the result.
     ///
     /// # Errors
     /// If the shapes don't fit.
