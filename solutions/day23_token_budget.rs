@@ -31,7 +31,7 @@ pub struct Limits {
     pub max_num_seqs: usize,
 }
 
-/// A scheduler in three steps, as vLLM's: `schedule` decides what to compute, `run`
+/// A scheduler in three steps, like vLLM's: `schedule` decides what to compute, `run`
 /// computes it, and `postprocess` turns logits into tokens.
 ///
 /// Prompts and single tokens are the same to it: a sequence has some tokens, the
@@ -128,10 +128,10 @@ impl<'a> TokenScheduler<'a> {
     /// `budget` tokens. Each gets what it lacks, or what is left of the budget. Its
     /// blocks are taken at once.
     ///
-    /// If there are too few blocks, the youngest is preempted until there are
-    /// enough. A sequence that is itself the youngest is preempted, and the plan
-    /// ends before it. The oldest never is: it fits alone, and so there is always
-    /// one that makes progress.
+    /// If there are too few blocks, the youngest running sequence is preempted until
+    /// there are enough. If that is the sequence itself, the plan ends before it. The
+    /// oldest is never preempted, because it fits alone, so one sequence always makes
+    /// progress.
     ///
     /// # Errors
     /// If the cache fails.
@@ -201,8 +201,8 @@ impl<'a> TokenScheduler<'a> {
         self.cache.blocks_needed(sequence, new) <= self.cache.pool.num_free()
     }
 
-    /// Takes the blocks for `new` more tokens of a sequence, which are scheduled
-    /// with this.
+    /// Takes the blocks for the next `new` tokens of a sequence, and returns its part
+    /// of the plan.
     fn take(&mut self, sequence: usize, new: usize) -> Result<Scheduled> {
         let start = self.cache.len_of(sequence);
         if let Some(prefixes) = &mut self.prefixes {
@@ -369,10 +369,10 @@ impl<'a> SchedulerInterface<'a> for TokenScheduler<'a> {
 }
 
 /// Divides a budget of tokens among prompts that lack `lacks[i]` tokens each, so
-/// that no prompt holds up the others (max-min fairness). No prompt gets more than
-/// it lacks, and as much as possible is given out. No prompt could get another
-/// token except from one that would then have less. Tokens that can't be divided
-/// evenly go to the earlier prompts.
+/// that no prompt holds up the others (max-min fairness). All get the same share. A
+/// prompt that lacks less gets only what it lacks, and the rest is shared among the
+/// others, and so on. Tokens left over by the division go to the earlier prompts, one
+/// each.
 pub fn fair_shares(lacks: &[usize], budget: usize) -> Vec<usize> {
     // task 23.8 (challenge): Divide the budget so that the smallest share is as large as can be
     // <solution>

@@ -27,9 +27,9 @@ pub fn ancestor_mask(tree: &DraftTree, past: usize, first: usize) -> Vec<Vec<u8>
     todo!("day 24, task 1: Let each node see the text, its ancestors and itself")
 }
 
-/// The step that feeds the nodes from `first` on, in their order, in one row. The
-/// `past` positions of the text before the root are in the cache already, and so are
-/// the nodes before `first`.
+/// Returns the step that feeds the nodes from `first` on, in their order, in one row.
+/// The `past` positions of the text before the root are in the cache already, and so
+/// are the nodes before `first`.
 ///
 /// # Errors
 /// If a token or a position doesn't fit the model.
@@ -52,9 +52,9 @@ impl TreeCache {
         Self { layers: KvLayers::new(layers) }
     }
 
-    /// Keeps the first `past` positions and, of the tree's nodes that follow them,
-    /// those of `path`, in its order. Afterwards the cache holds what it would hold if
-    /// the path had been fed as plain text.
+    /// Keeps the first `past` positions and, after them, the tree nodes of `path`, in
+    /// that order. Afterwards the cache holds what it would hold if the path had been
+    /// fed as plain text.
     ///
     /// # Errors
     /// If the cache doesn't hold one of them.
@@ -96,9 +96,10 @@ pub fn walk_greedy(
 /// How a walk decides whether a drafted token is accepted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Accept {
-    /// By the rule that keeps the text, or its distribution, the target's own.
+    /// By the rule that never changes the target's text, or its distribution if tokens
+    /// are sampled.
     Exactly,
-    /// By Medusa's typical acceptance, which doesn't.
+    /// By Medusa's typical acceptance, which changes both.
     Typical,
 }
 
@@ -118,8 +119,8 @@ pub struct TreeDecoder<'a> {
     pub rng: Option<RequestRng>,
     /// How a drafted token is accepted.
     pub accept: Accept,
-    /// The state, `(1, C)`, from which the target chose the last token, if it shows its
-    /// states and has read anything.
+    /// The state, `(1, C)`, from which the target chose the last token. None if the
+    /// target returns no states, or hasn't read anything.
     pub hidden: Option<Tensor>,
     /// Counts over all blocks. The pass over the prompt isn't counted.
     pub counts: Counts,
@@ -152,8 +153,8 @@ impl<'a> TreeDecoder<'a> {
         Ok(Self { model, cache, sequence, drafter, shape, rng, accept, hidden, counts })
     }
 
-    /// Asks the drafter for a tree. It is at most as deep as the sequence may still
-    /// grow, less the token that the pass itself adds.
+    /// Asks the drafter for a tree. Its depth is at most the number of tokens that may
+    /// still follow, less the one that the pass itself adds.
     ///
     /// # Errors
     /// If the drafter fails, or returns a tree that wasn't asked for.
@@ -167,7 +168,7 @@ impl<'a> TreeDecoder<'a> {
             bail!("the tree's root must be the last token of the sequence")
         }
         if tree.depths.iter().any(|node| *node > depth) {
-            bail!("the drafter was asked for a tree of {depth} levels at most, and made a deeper")
+            bail!("the drafter was asked for at most {depth} levels, and made more")
         }
         Ok(tree)
     }
@@ -189,9 +190,9 @@ impl<'a> TreeDecoder<'a> {
     }
 }
 
-/// The target's distribution `(V)` after a node, from its logits there: day 13's
-/// `target_probs` for one node. The processors see the text with the path to that node.
-/// After EOS there is nothing to choose, and no processor runs.
+/// Returns the target's distribution `(V)` after a node, from its logits there: day
+/// 13's `target_probs` for one node. The processors see the text with the path to that
+/// node. After EOS there is nothing to choose, and no processor runs.
 ///
 /// # Errors
 /// If a processor fails.
@@ -234,7 +235,7 @@ pub fn decode_tree(decoder: &mut TreeDecoder) -> Result<Vec<Token>> {
 /// of the last `n` tokens, the latest first. What followed them there becomes a branch.
 /// Branches that begin alike share their nodes.
 pub struct NgramTree {
-    /// The number of tokens that must match, 1 at least.
+    /// The number of tokens that must match, at least 1.
     pub n: usize,
     /// The size of the target's vocabulary.
     pub vocab_size: usize,
@@ -296,8 +297,8 @@ pub struct MedusaHeads {
 }
 
 impl MedusaHeads {
-    /// The logits `(V)` of each of the first `n` heads, from a state, `(1, C)`: the
-    /// head's block is `silu(block(x)) + x`, and the target's head reads its result.
+    /// Returns the logits `(V)` of each of the first `n` heads, from a state, `(1, C)`:
+    /// a head computes `silu(block(x)) + x`, and the target's head reads the result.
     ///
     /// # Errors
     /// If the shapes don't fit.
@@ -353,9 +354,9 @@ pub fn walk_typical(
 
 // part 4: a model drafts
 
-/// Several different tokens from `q`, `(V)`, each with the probabilities it was drawn
-/// from, given those before it: the `n` likeliest ones, or `n` draws without
-/// replacement. Returns fewer if fewer are possible.
+/// Returns several different tokens from `q`, `(V)`, each with the probabilities it was
+/// drawn from, given those before it: the `n` likeliest ones, or `n` draws without
+/// replacement. Fewer if fewer are possible.
 ///
 /// # Errors
 /// If `q` has no possible token.
@@ -380,7 +381,7 @@ pub struct ModelTree<'a> {
     pub tokens: Vec<u32>,
     /// The processors of its logits, which should be the target's.
     pub processors: Vec<Rc<dyn LogitsProcessor + 'a>>,
-    /// The best tokens, or draws.
+    /// True: draft the likeliest tokens. False: draw them.
     pub greedy: bool,
     /// The size of the target's vocabulary. Tokens that only one of the two models has
     /// are never drafted.
@@ -402,7 +403,7 @@ impl ModelTree<'_> {
         self.model.forward(&step, &mut self.cache)?.flatten_all()?.to_vec1()
     }
 
-    /// The distribution `(V)` after a node, from its logits.
+    /// Returns the distribution `(V)` after a node, from its logits.
     ///
     /// # Errors
     /// If a processor fails.
