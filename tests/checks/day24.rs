@@ -664,7 +664,7 @@ pub fn the_text_ends_inside_a_block(day: &Day) -> Outcome {
             "a target that counts to 9 and ends, a drafter that knows it, {new} tokens at most"
         );
         let got = grow(&what, &mut *decoder)?;
-        equal(&what, Ok(ids(&got)), &want).likely("tokens behind the end aren't pushed")?;
+        equal(&what, Ok(ids(&got)), &want).likely("tokens after the end aren't pushed")?;
         equal(
             &format!("{what}: why it ends"),
             Ok(got.last().and_then(|t| t.finish)),
