@@ -83,8 +83,8 @@ pub fn simple_generate(
 ///
 /// A token stands for bytes, not characters: `é` may be two tokens, and either half
 /// alone decodes to `U+FFFD`. A token's text can also depend on its neighbors:
-/// SentencePiece drops the space at the start of a text, and one stray byte turns every
-/// byte token next to it into `U+FFFD`.
+/// SentencePiece drops the space at the start of a text, and with byte fallback, one
+/// stray byte turns its whole run of byte tokens into `U+FFFD`.
 pub struct TextStream<'a> {
     tokenizer: &'a Tokenizer,
     ids: Vec<u32>,
@@ -104,8 +104,8 @@ impl<'a> TextStream<'a> {
     ///
     /// Text that ends in `U+FFFD` may be half a character, so it waits. A stray byte
     /// must not hide the text after it: `E2` followed by both bytes of `é` is `U+FFFD`
-    /// and `é`. If all bytes are valid, the pieces joined together equal `decode` of
-    /// all ids.
+    /// and `é`. With a byte-level tokenizer, all pieces and the text of `finish`,
+    /// joined, equal `decode` of all ids. With byte fallback they can be better.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -207,9 +207,9 @@ impl<'a> TextStream<'a> {
 }
 
 /// Repeats all choices of the loop in one pass over the finished text `ids`: row `i`
-/// predicts token `i + 1`. Returns one choice for each token after the prompt, from
-/// rows `prompt_len - 1` to `ids.len() - 2`, so none if all ids are prompt. The last
-/// row is left out: it predicts a token that isn't in the text.
+/// predicts token `i + 1`. Returns one choice for each token after the prompt, so none
+/// if all ids are prompt. The last row is left out: it predicts a token that isn't in
+/// the text.
 ///
 /// This is why a cache is allowed (adding a future doesn't change the past), and why
 /// one pass can verify K drafted tokens.

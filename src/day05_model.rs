@@ -85,11 +85,11 @@ impl SelfAttention {
 pub enum Mlp {
     /// Day 3's `swiglu`, used by Llama, Qwen2 and Qwen3.
     Swiglu {
-        /// The matrix on the way in that is followed by SiLU, `(intermediate, C)`.
+        /// The gate: its output goes through SiLU. `(intermediate, C)`.
         gate_proj: Projection,
-        /// The other matrix on the way in, `(intermediate, C)`.
+        /// Its output is multiplied by the gate's. `(intermediate, C)`.
         up_proj: Projection,
-        /// The matrix back to the width of the stream, `(C, intermediate)`.
+        /// Leads back to the width of the stream. `(C, intermediate)`.
         down_proj: Projection,
     },
     /// Day 3's `gelu_mlp`, used by GPT-2.
@@ -191,8 +191,8 @@ impl Transformer {
     /// # Errors
     /// If the shapes don't match.
     pub fn head(&self, x: &Tensor) -> Result<Tensor> {
-        // task 5.3: Norm the stream and multiply it with the LM head, which may be tied
-        todo!("day 5, task 3: Norm the stream and multiply it with the LM head, which may be tied")
+        // task 5.3: Norm the stream and multiply it by the LM head, which may be tied
+        todo!("day 5, task 3: Norm the stream and multiply it by the LM head, which may be tied")
     }
 
     /// Returns the logits that the model would have if it ended after the embedding,

@@ -44,7 +44,8 @@ pub struct Sequence<'a> {
     pub prompt_len: usize,
     /// The reason the sequence ended. None while it continues.
     pub finish: Option<FinishReason>,
-    /// The most likely tokens of this step, from `choose` until `push` takes them.
+    /// The most likely tokens of this step: `choose` stores them, and `push` moves them
+    /// into the token.
     pub top: Vec<(u32, f32)>,
     stream: TextStream<'a>,
     stops: StopStrings,
@@ -114,7 +115,7 @@ impl<'a> Sequence<'a> {
 pub struct StopStrings {
     stops: Vec<String>, // sorted; none of them starts with another one
     pending: String,    // the end of the text, held back for now
-    places: Vec<usize>, // where in `pending` a stop string could start, in order
+    places: Vec<usize>, // where in `pending` one could start; only for speed, can stay empty
 }
 
 impl StopStrings {
@@ -128,7 +129,7 @@ impl StopStrings {
         Self { stops, pending: String::new(), places: Vec::new() }
     }
 
-    /// Appends text. Returns the text that can be shown now, and true if a stop string
+    /// Appends text. Returns the part that can be shown now, and true if a stop string
     /// has ended the text. Text that could still become a stop string stays pending;
     /// the stop string itself is never shown. If several stop strings occur, the one
     /// that starts first in the text counts.
@@ -153,8 +154,8 @@ impl Sequence<'_> {
     ///
     /// EOS adds no text. A stop string wins over the limit, and EOS over both. At the
     /// end no text stays pending. If the text still in the stream at EOS completes a
-    /// stop string, the text is cut there, and the reason is still EOS. The token takes
-    /// `top`, and its `error` is None.
+    /// stop string, the text is cut there, and the reason is still EOS. Moves
+    /// `self.top` into the token, whose `error` is None.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -220,9 +221,8 @@ pub fn generate<'a>(
 }
 
 /// Returns the log-probability of each token of `text`, given `prompt` and the tokens
-/// of `text` before it (vLLM `prompt_logprobs`). Computed in one pass, which doesn't
-/// include the last token of `text`. An empty `text` takes no pass and returns an empty
-/// list.
+/// of `text` before it (vLLM `prompt_logprobs`). Computed in one pass. An empty `text`
+/// takes no pass and returns an empty list.
 ///
 /// # Errors
 /// If the prompt is empty, if an id is beyond the vocabulary, or if the pass is longer
