@@ -231,11 +231,11 @@ pub fn residual(p: &[f32], q: &[f32]) -> Result<Vec<f32>> {
 /// Verifies a sampled draft so that every token has the target's distribution
 /// (Leviathan et al. 2023; Chen et al. 2023).
 ///
-/// For `n` drafted tokens there are `n + 1` distributions `(V)` in `target`, and `n + 1`
-/// numbers in [0, 1) in `uniforms`. Drafted token `i` is accepted with probability
-/// `min(1, p / q)`, decided by `uniforms[i]`. The first rejected token is replaced by a
-/// draw from the residual, which ends the block. If all are accepted, the last
-/// distribution yields a bonus token. The last number draws the replacement or the
+/// For `n` drafted tokens there are `n + 1` distributions `(V)` in `target`, and
+/// `n + 1` numbers in [0, 1) in `uniforms`. Drafted token `i` is accepted with
+/// probability `min(1, p / q)`, decided by `uniforms[i]`. The first rejected token is
+/// replaced by a draw from the residual, which ends the block. If all are accepted, the
+/// last distribution yields a bonus token. The last number draws the replacement or the
 /// bonus.
 ///
 /// # Errors
