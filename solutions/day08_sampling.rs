@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 /// Turns logits into probabilities: `exp(x - max)` divided by the sum of all of them.
-/// `-inf` becomes 0 (torch `softmax` in f32).
+/// `-inf` becomes 0. The exponentials are computed in f32, as in torch.
 ///
 /// # Errors
 /// If there are no logits, if one is NaN, or if all are `-inf`.
@@ -105,11 +105,8 @@ fn check_top_p(p: f64) -> Result<()> {
 /// `-inf`.
 ///
 /// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020).
-/// HF's `TopPLogitsWarper` sorts in ascending order, adds up in f64, and drops tokens
-/// while the sum is at most `1 - p`, both rounded to f32. Among equal logits the
-/// highest ids stay. (That holds in HF for up to 16 tokens; for longer rows its sort
-/// isn't stable.) The plain rule is the chapter's step one, and agreeing with HF is
-/// step two.
+/// Step one: sort and add up in any order. Step two: keep exactly the set that HF's
+/// `TopPLogitsWarper` keeps; see the chapter.
 ///
 /// # Errors
 /// If `p` isn't in (0, 1]. The message names top-p.

@@ -255,8 +255,8 @@ pub fn decode_block(decoder: &mut SpeculativeDecoder) -> Result<Vec<Token>> {
 // part 2: sampled
 
 /// Returns the residual distribution, from which the replacement of a rejected token is
-/// drawn: `max(p - q, 0)`, scaled to sum to 1. If `p` equals `q` nothing is left over,
-/// and only rounding can have rejected a token; then it is `p` itself.
+/// drawn: `max(p - q, 0)`, scaled to sum to 1. If nothing is left over (`p` equals
+/// `q`), returns `p`. That can only happen when rounding has rejected a token.
 ///
 /// # Errors
 /// If `p` and `q` have different lengths.
@@ -278,11 +278,12 @@ pub fn residual(p: &[f32], q: &[f32]) -> Result<Vec<f32>> {
 /// Verifies a sampled draft so that every token has the target's distribution
 /// (Leviathan et al. 2023; Chen et al. 2023).
 ///
-/// `target` holds one distribution `(V)` more than the draft has tokens, and `uniforms`
-/// one number in [0, 1) more. Drafted token `i` is accepted with probability `min(1, p
-/// / q)`, decided by `uniforms[i]`. The first rejected token is replaced by a draw from
-/// the residual, which ends the block. If all are accepted, the last distribution
-/// yields a bonus token. The last number draws the replacement or the bonus.
+/// For `n` drafted tokens there are `n + 1` distributions `(V)` in `target`, and
+/// `n + 1` numbers in [0, 1) in `uniforms`. Drafted token `i` is accepted with
+/// probability `min(1, p / q)`, decided by `uniforms[i]`. The first rejected token is
+/// replaced by a draw from the residual, which ends the block. If all are accepted, the
+/// last distribution yields a bonus token. The last number draws the replacement or the
+/// bonus.
 ///
 /// # Errors
 /// If no token can be drawn.
@@ -367,7 +368,7 @@ impl Drafter for ModelDrafter<'_> {
     }
 }
 
-// part 3: the challenge, and rejection sampling
+// part 3: the challenge, and rejection sampling (optional)
 
 /// Verifies a draft so that the text is token for token the one that sampling without
 /// drafts would have produced from the same random numbers.

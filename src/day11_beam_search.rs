@@ -120,7 +120,7 @@ fn ending(
 
 /// Runs beam search (HF `generate(num_beams=…)`) and returns the `num_return_sequences`
 /// best sequences, best first, or fewer if fewer finished. `cache` is empty at the
-/// start. It may be day 12's or `NoCache`; the result is the same.
+/// start. It may be a batch cache (day 12) or `NoCache`; the result is the same.
 ///
 /// # Errors
 /// If a parameter is out of range, if the prompt doesn't fit, or if nothing can be
@@ -156,10 +156,11 @@ pub fn length_normalized(score: f32, len: usize, length_penalty: f64) -> f32 {
     todo!("day 11, task 6: Divide the score by the length to the power of the penalty")
 }
 
-/// Returns whether going on can still change the result. `best` is the score of the
-/// best running beam and `len` the number of its generated tokens (HF
-/// `_check_early_stop_heuristic`). `beam_search` calls it once `num_beams` sequences
-/// have finished, unless it stops early.
+/// Returns whether going on can still change the result (HF
+/// `_check_early_stop_heuristic`). `best` is the best running beam's sum of
+/// log-probabilities, not divided by anything, and `len` the number of its generated
+/// tokens; the scores in `finished` are final. `beam_search` calls it once `num_beams`
+/// sequences have finished, unless `early_stopping` is `True`.
 pub fn can_improve(
     best: f32,
     len: usize,
