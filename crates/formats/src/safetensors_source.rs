@@ -95,7 +95,7 @@ impl TensorSource for SafetensorsSource {
         }
         let (begin, end) = info.data_offsets;
         let bytes = (*file.bytes).as_ref().get(file.data + begin..file.data + end);
-        // The header has already been checked against the file's length.
+        // The header was checked against the file's length when the file was added.
         let bytes = bytes.unwrap_or_default();
         TensorView::new(info.dtype, info.shape.clone(), bytes)?.load(device)
     }
@@ -134,10 +134,10 @@ fn damage(error: &SafeTensorError) -> String {
             "its header is not a list of tensors in JSON".into()
         }
         E::InvalidOffset(tensor) => {
-            format!("the place of tensor {} makes no sense", shown(tensor))
+            format!("tensor {} has an invalid offset", shown(tensor))
         }
         E::TensorInvalidInfo => "a tensor has another number of bytes than its shape says".into(),
         E::ValidationOverflow => "a tensor's shape has more elements than any file".into(),
-        _ => "its header makes no sense".into(),
+        _ => "its header is invalid".into(),
     }
 }

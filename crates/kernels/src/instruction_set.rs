@@ -84,7 +84,7 @@ impl InstructionSet {
     /// Returns the instruction set requested through the environment, if any.
     ///
     /// # Errors
-    /// As [`InstructionSet::named`].
+    /// Same as [`InstructionSet::named`].
     pub fn asked_for() -> Result<Option<Self>, String> {
         match std::env::var_os(VARIABLE) {
             Some(name) if !name.is_empty() => Self::named(&name.to_string_lossy()).map(Some),

@@ -77,7 +77,7 @@ pub fn quantized_linear(x: &[f32], inner: usize, weights: &[TiledWeights<'_>]) -
 /// as [`InstructionSet::Scalar`].
 ///
 /// # Panics
-/// As [`quantized_linear`].
+/// Same as [`quantized_linear`].
 pub fn quantized_linear_by(
     set: InstructionSet,
     x: &[f32],
