@@ -77,7 +77,7 @@ impl InstructionSet {
         match Self::ALL.into_iter().find(|set| set.name() == name) {
             Some(set) if set.is_here() => Ok(set),
             Some(_) => Err(format!("{VARIABLE}={name}: this processor lacks it; it has {here}")),
-            None => Err(format!("{VARIABLE}=\"{name}\": unknown instruction set; choose one of {here}")),
+            None => Err(format!("{VARIABLE}=\"{name}\": unknown set; choose one of {here}")),
         }
     }
 
