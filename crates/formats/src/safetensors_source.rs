@@ -122,7 +122,7 @@ pub(crate) fn map(mut file: &File) -> std::io::Result<Bytes> {
     Ok(Box::new(bytes))
 }
 
-/// Describes what is wrong with a file. The crate's own messages describe its internals, such as
+/// Describes what is wrong with a file. The crate's own messages are about its internals, such as
 /// "overflow computing buffer size".
 fn damage(error: &SafeTensorError) -> String {
     use SafeTensorError as E;
@@ -133,9 +133,7 @@ fn damage(error: &SafeTensorError) -> String {
         E::InvalidHeader(_) | E::InvalidHeaderDeserialization(_) => {
             "its header is not a list of tensors in JSON".into()
         }
-        E::InvalidOffset(tensor) => {
-            format!("tensor {} has an invalid offset", shown(tensor))
-        }
+        E::InvalidOffset(tensor) => format!("tensor {} has an invalid offset", shown(tensor)),
         E::TensorInvalidInfo => "a tensor has another number of bytes than its shape says".into(),
         E::ValidationOverflow => "a tensor's shape has more elements than any file".into(),
         _ => "its header is invalid".into(),

@@ -95,7 +95,7 @@ impl WithSimd for Lanes {
 }
 
 /// True for instruction sets with 32 vector registers. AVX2 has 16, so its micro-kernels are half
-/// the size. Plain code without vectors uses the small ones, too.
+/// the size. Plain code without vectors uses the same small ones.
 const fn many_registers(lanes: usize) -> bool {
     lanes != 8 && lanes != 1
 }

@@ -98,7 +98,7 @@ impl WithSimd for PackGroup<'_> {
     }
 }
 
-/// Packs a range of rows, at most as many as a group has, into `out`.
+/// Packs a range of rows, at most one group's worth, into `out`.
 ///
 /// # Panics
 /// If a row is missing, or `out` is too short.

@@ -35,8 +35,8 @@ pub struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// Returns the numbers of the next `most` rows, or of as many as are left in their block, and
-    /// how many rows that is. None if `most` is 0, or a row doesn't exist.
+    /// Returns the numbers of the next rows, at most `most` and only to the end of their block, and
+    /// the number of these rows. None if `most` is 0, or a row doesn't exist.
     ///
     /// This function never panics, because a loop that contains a panic keeps its sums in memory.
     #[inline(always)]

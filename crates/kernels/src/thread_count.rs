@@ -25,7 +25,7 @@ pub fn threads_asked_for(variable: &str) -> Option<usize> {
     let digits = std::env::var(variable).ok()?.trim().trim_start_matches('+').to_string();
     let a_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let most = most_threads();
-    // A number that overflows usize is capped too.
+    // A number that overflows usize is also capped.
     let count = digits.parse().unwrap_or(most).min(most);
     (a_number && count > 0).then_some(count)
 }

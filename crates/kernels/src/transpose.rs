@@ -1,5 +1,5 @@
-//! Packs rows side by side, as many as a vector has lanes: the first number of each row, then the
-//! second of each, and so on. Squares of numbers are transposed in registers.
+//! Packs one row per vector lane side by side: the first number of each row, then the second of
+//! each, and so on. Squares of numbers are transposed in registers.
 
 use crate::panels::max_panels;
 use crate::unrolled::unrolled;
