@@ -229,8 +229,8 @@ fn check_mask(mask: &Tensor, rows: usize, width: usize) -> Result<()> {
         let (row_of_batch, token) = (i / width, i % width);
         if row[all - width + token] == 0 {
             bail!(
-                "the mask keeps new token {token} of row {row_of_batch} from itself, and what sees \
-                    nothing is NaN; 1 = may attend: is it inverted?"
+                "the mask hides new token {token} of row {row_of_batch} from itself, and a token that \
+                    sees nothing becomes NaN; 1 = may attend: is the mask inverted?"
             )
         }
     }
