@@ -141,7 +141,7 @@ impl ModelConfig {
             ensure!(value > 0, "{key} is 0; it must be at least 1");
             ensure!(
                 value <= limit,
-                "{key} is {value}, which is too large for any model; is the file damaged?"
+                "{key} is {value}, a value that no model has; is the file damaged?"
             );
         }
         let (heads, kv) = (self.num_attention_heads, self.num_key_value_heads);

@@ -124,7 +124,7 @@ impl Step {
         }
         let ragged = ids.iter().chain(positions).any(|row| row.len() != width);
         if ragged || ids.len() != positions.len() {
-            bail!("the rows of a step must have the same length, and each needs its positions")
+            bail!("the rows of a step must all have one length, and each needs its positions")
         }
         if let Some(id) = ids.iter().flatten().find(|id| **id as usize >= config.vocab_size) {
             bail!("token id {id} is not in the vocabulary of {} tokens", config.vocab_size)
@@ -229,8 +229,8 @@ fn check_mask(mask: &Tensor, rows: usize, width: usize) -> Result<()> {
         let (row_of_batch, token) = (i / width, i % width);
         if row[all - width + token] == 0 {
             bail!(
-                "the mask hides new token {token} of row {row_of_batch} from itself, and a token that \
-                    sees nothing becomes NaN; 1 = may attend: is the mask inverted?"
+                "the mask hides new token {token} of row {row_of_batch} from itself, and a token \
+                    that sees nothing becomes NaN; 1 = may attend: is the mask inverted?"
             )
         }
     }
