@@ -9,7 +9,7 @@ fn main() -> anyhow::Result<()> {
     kernels::set_threads();
     let engine = Engine::open("story-3m")?; // a name, a folder or a GGUF file
 
-    // One prompt: tokens come as they are made, each with the text that became certain with it.
+    // One prompt: tokens arrive as they are generated, each with the text that it completes.
     let params = SamplingParams { temperature: 0.8, top_p: 0.9, seed: 1, ..Default::default() };
     print!("Once upon a time");
     for token in engine.generate("Once upon a time", &params)? {
@@ -17,7 +17,7 @@ fn main() -> anyhow::Result<()> {
         std::io::stdout().flush()?;
     }
 
-    // Several prompts in one batch, each with parameters of its own.
+    // Several prompts in one batch, each with its own parameters.
     let prompts = ["Lily and her dog", "Tom found a big"];
     let short = SamplingParams { max_new_tokens: 16, ..Default::default() };
     let sentence = SamplingParams { stop: vec![".".into()], ..Default::default() };

@@ -1,5 +1,5 @@
-//! Guard rails from the library: a secret's shape that must not appear, and a block list that
-//! changes while the text grows. `cargo run --features ref --example guard`.
+//! Guard rails from the library: a rail that blocks anything shaped like a secret, and a block list
+//! that changes as the text grows. `cargo run --features ref --example guard`.
 
 use anyhow::Result;
 use candecode::day10_kv_cache::generate_cached;
@@ -12,8 +12,8 @@ use std::rc::Rc;
 fn main() -> Result<()> {
     let engine = Engine::open("story-3m")?;
 
-    // 1. A secret. No story has one, so a pattern forces the model to write one, of up to 16
-    // digits. The rail doesn't know the pattern. It keeps out every key of 8 digits or more.
+    // 1. A secret. No story has one, so a pattern forces the model to write a key of 4 to 16
+    // digits. The rail doesn't know that pattern, and blocks every key of 8 digits or more.
     let params = SamplingParams {
         allow_regex: Some(r" sk-[0-9]{4,16}z\.".into()),
         temperature: 1.5,
@@ -28,7 +28,7 @@ fn main() -> Result<()> {
         continue_text(&engine, "The key is", &params, Some(Rc::new(rail)))?
     );
 
-    // 2. A list that grows with the text: every toy may be named once.
+    // 2. A list that grows with the text: each toy can be mentioned only once.
     let params = SamplingParams { max_new_tokens: 60, ..Default::default() };
     let prompt = "Lily had a ball";
     println!("\nwithout the list: {prompt}{}", continue_text(&engine, prompt, &params, None)?);
@@ -40,10 +40,10 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A processor that blocks each of `words` from the moment the text contains it.
+/// Returns a processor that blocks each of `words` once the text contains it.
 ///
-/// It looks the list up in the text that it is given and remembers nothing. So it also holds where
-/// tokens are taken back, as after a rejected draft, and for beams, whose texts differ.
+/// The processor is stateless: on every call, it searches the text that it is given. So it also
+/// works when tokens are removed, as after a rejected draft, and for beams, whose texts differ.
 fn once_each<'a>(engine: &'a Engine, words: &[&str]) -> Result<Rc<dyn LogitsProcessor + 'a>> {
     let mut rails = Vec::new();
     for word in words {
@@ -63,7 +63,8 @@ fn once_each<'a>(engine: &'a Engine, words: &[&str]) -> Result<Rc<dyn LogitsProc
     }))
 }
 
-/// The text that the engine adds to `prompt`, with one more processor before all others.
+/// Returns the text that the engine adds to `prompt`. If `rail` is given, it runs before all other
+/// processors.
 fn continue_text(
     engine: &Engine,
     prompt: &str,

@@ -1,5 +1,5 @@
-//! Rejection sampling and the rule of speculative sampling, side by side:
-//! `cargo run --features ref --example rejection`.
+//! Compares rejection sampling with speculative sampling: `cargo run --features ref --example
+//! rejection`.
 
 use candecode::day08_sampling::sample;
 use candecode::day13_speculative::{rejection_sample, verify};
@@ -37,7 +37,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One bar for each token, a # for every 2 %.
+/// Prints one bar per token, with a # for every 2 %.
 fn print(rule: &str, seen: &[usize; 3], proposals: usize, accepted: f64) {
     println!("{rule}: {proposals} proposals for {DRAWS} tokens, {accepted:.0} % accepted");
     for ((name, p), count) in ["A", "B", "C"].iter().zip(P).zip(seen) {

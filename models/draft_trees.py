@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Prints day 24's table: tokens per pass of chains, trees and Medusa heads on the stories that the heads weren't trained on.
+"""Prints day 24's table: tokens per pass for chains, trees and Medusa heads, on stories that the heads weren't trained on.
 
     cargo build --features ref
-    python3 models/draft_trees.py                                                    # the whole table: some ten minutes
-    python3 models/draft_trees.py --stories 4 --flags="--medusa --draft-tree 2x1"    # rows of your own
+    python3 models/draft_trees.py                                                    # the whole table: about ten minutes
+    python3 models/draft_trees.py --stories 4 --flags="--medusa --draft-tree 2x1"    # your own rows
 
-Needs Python 3.9 or later, and no packages. The engine is target/debug/candecode, or the one that $CANDECODE names.
+Needs Python 3.9 or later, and no packages. The engine is target/debug/candecode, or the program in $CANDECODE.
 """
 
 import argparse
@@ -37,7 +37,7 @@ ROWS = [
 
 
 def run(ids, flags):
-    """What the engine says about the story that begins with these ids."""
+    """Returns the engine's JSON for the story that begins with these ids."""
     prompt = ",".join(map(str, ids[:OPENING]))
     line = [ENGINE, "--format", "json", "--prompt-ids", prompt, "--max-new-tokens", str(NEW)]
     done = subprocess.run(line + flags.split(), capture_output=True, text=True)
@@ -48,8 +48,8 @@ def run(ids, flags):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--stories", type=int, help="how many of the held-out stories [default: all]")
-    parser.add_argument("--flags", action="append", help="a row of your own in place of the table; may be repeated")
+    parser.add_argument("--stories", type=int, help="number of held-out stories to use [default: all]")
+    parser.add_argument("--flags", action="append", help="flags for a row to print instead of the table; can be repeated")
     args = parser.parse_args()
     if not pathlib.Path(ENGINE).exists():
         raise SystemExit(f"{ENGINE}: no such file; cargo build --features ref builds it")

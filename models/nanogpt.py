@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Convert a checkpoint of nanoGPT into a folder that candecode and transformers read.
+"""Convert a nanoGPT checkpoint to a folder that candecode and transformers can read.
 
 usage: python3 models/nanogpt.py out/ckpt.pt tokenizer.json OUT_DIR       (needs torch and safetensors)
 
-tokenizer.json is GPT-2's, from its repository on the hub, if the model was trained on GPT-2's tokens. A model of
-characters has its vocabulary in meta.pkl, for which there is no tokenizer.json.
-nanoGPT computes GELU exactly and GPT-2 by the tanh approximation, which is what the folder asks for. Logits therefore
-differ in the third decimal or so.
+If the model was trained on GPT-2's tokens, tokenizer.json is GPT-2's, from its repository on the hub. A character-level
+model keeps its vocabulary in meta.pkl, and there is no tokenizer.json for it.
+nanoGPT computes GELU exactly, but GPT-2 uses the tanh approximation, and so does the converted model. Logits therefore
+differ in about the third decimal.
 """
 import json, pathlib, shutil, sys
 import torch
@@ -16,9 +16,9 @@ from safetensors.torch import save_file
 checkpoint = torch.load(sys.argv[1], map_location="cpu", weights_only=True)
 args, weights = checkpoint["model_args"], {}
 for name, w in checkpoint["model"].items():
-    name = name.removeprefix("_orig_mod.")  # what torch.compile puts in front
+    name = name.removeprefix("_orig_mod.")  # the prefix that torch.compile adds
     if name == "lm_head.weight" or name.endswith(".attn.bias"):
-        continue  # the embedding again, and the mask
+        continue  # a copy of the embedding, or the causal mask
     linear = name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight"))
     matrix = w.t() if linear else w  # GPT-2 stores (in, out)
     weights[name] = matrix.float().contiguous()

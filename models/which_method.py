@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draw the figure of the page "Which method, when?": one distribution of story-3m, and what each method leaves of it.
+"""Draw the figure of the page "Which method, when?": one of story-3m's distributions, and what each method makes of it.
 
-The logits are the model's own after PROMPT, computed by transformers, whose own processors then change them.
+transformers computes the model's logits after PROMPT, and its own processors then change them.
 
 usage: python3 models/which_method.py > book/src/figures/which_method.svg
 needs: tests/oracle/requirements.txt
@@ -51,7 +51,7 @@ for column, ((name, value, _), p) in enumerate(zip(panels, probabilities)):
         y, share, before = TOP + row * LINE, float(p[token]), float(own[token])
         if column == 0:
             print(f'<text class="mono right" x="{LEFT - 8}" y="{y}">{escape(tokenizer.decode([token]).strip())}</text>')
-        # The outline is the model's own share, and lies over the bar.
+        # The outline shows the model's own probability and is drawn over the bar.
         outline = f'<rect class="wire" x="{x}" y="{y - 7}" width="{max(1.0, before / widest * BAR):.1f}" height="14"/>'
         if share == 0:
             print(f'<path class="strike" d="M{x} {y} h{max(6.0, before / widest * BAR):.1f}"/>')

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Distils story-3m into a model of story-230k's size, and measures what that does for it as a draft.
+"""Distills story-3m into a model of story-230k's size, and measures whether that makes it a better draft model.
 
-Two students begin with the same weights and see the same stories, which story-3m itself has written:
+Two students start with the same weights and see the same stories, which story-3m itself wrote:
 one learns each next token (cross-entropy), the other learns story-3m's whole distribution (KL divergence,
 Hinton, Vinyals and Dean 2015). Then both draft for story-3m on stories that neither has seen.
 
@@ -9,7 +9,7 @@ Hinton, Vinyals and Dean 2015). Then both draft for story-3m on stories that nei
         --max-new-tokens 400 --loop day15 --max-batch-tokens 16000 --format json > stories.jsonl
     python models/train/distil.py stories.jsonl --out DIR      # torch 2.15, transformers 5.23; minutes on two cores
 
-DIR gets the two students, which `candecode --draft-model DIR/distilled` can use, and report.json.
+DIR receives report.json and the two students, for use as in `candecode --draft-model DIR/distilled`.
 """
 
 import argparse
@@ -28,8 +28,8 @@ K = 4
 
 
 def stories(file, length):
-    """The stories of a file, one after another, cut into rows of `length` tokens. The first 20 stories are held out and returned
-    whole, as a list."""
+    """Returns a file's stories, concatenated and cut into rows of `length` tokens. The first 20 stories are held out and
+    returned separately, as a list."""
     texts = [json.loads(line)["new_ids"] for line in file.read_text().splitlines()]
     texts = [ids if ids[-1] == EOS else ids + [EOS] for ids in texts]
     stream = [id for ids in texts[20:] for id in ids]
@@ -37,7 +37,7 @@ def stories(file, length):
 
 
 def train(teacher, data, steps, batch, distil, seed):
-    """A new student after `steps` steps of AdamW on `data`."""
+    """Returns a new student, trained for `steps` steps of AdamW on `data`."""
     torch.manual_seed(seed)
     student = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(MODELS / "story-230k", dtype="float32"))
     student.train()
@@ -65,8 +65,8 @@ def train(teacher, data, steps, batch, distil, seed):
 
 @torch.no_grad()
 def agreement(teacher, draft, data):
-    """On held-out texts: how often the best tokens agree, and the overlap sum(min(p, q)), which is how many sampled
-    drafts are accepted."""
+    """Returns how often the best tokens agree on held-out texts, and the overlap sum(min(p, q)), which is the fraction of
+    sampled drafts that are accepted."""
     same = overlap = count = 0
     for ids in data:
         ids = torch.tensor([[EOS] + ids[:-1]])
@@ -79,7 +79,7 @@ def agreement(teacher, draft, data):
 
 @torch.no_grad()
 def tokens_per_pass(teacher, draft, data, prompt=8, new=100):
-    """Greedy speculative decoding with K drafts: tokens of the text for each pass of the teacher, mean over the texts."""
+    """Returns the tokens per teacher pass in greedy speculative decoding with K drafts, averaged over the texts."""
     rates = []
     for ids in data:
         ids, passes = ids[:prompt], 0

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Trains Medusa heads for a story model, on text that the model writes itself, and measures them on stories that it didn't see.
+"""Trains Medusa heads for a story model, on text that the model writes itself, and measures them on held-out stories.
 
 Head k reads the state from which the model's own head predicts the next token, and predicts the token k places after that one
-(Cai et al. 2024, arXiv 2401.10774). It is one residual block, `SiLU(W h + b) + h`, in front of the model's own head, which all
-heads share and which stays as it is (vLLM's Medusa with `original_lm_head`). So a head is a (C, C) matrix and a bias, and four of
-them for story-3m are 0.3 MB in f16. `W` and `b` start at zero, so each head starts as a copy of the model's own.
+(Cai et al. 2024, arXiv 2401.10774). It is one residual block, `SiLU(W h + b) + h`, before the model's own head, which all
+heads share and which isn't trained (vLLM's Medusa with `original_lm_head`). So a head is a (C, C) matrix and a bias, and four
+heads for story-3m take 0.3 MB in f16. `W` and `b` start at zero, so each head starts as a copy of the model's own.
 
     python3 -m venv venv && venv/bin/pip install torch==2.15.0 transformers==5.23.0 safetensors==0.8.0
-    venv/bin/python models/train/medusa.py story-3m                                     # seed 0; some ten minutes on two cores
+    venv/bin/python models/train/medusa.py story-3m                                     # seed 0; about ten minutes on two cores
     venv/bin/python models/train/medusa.py story-3m --stories 384 --steps 50 --out DIR  # a short run, a minute or two
 
-It writes three files into the model's folder, or into --out: medusa.safetensors, held_out.jsonl (the stories for evaluation: never trained on), and
-train_openings.txt, a hash of the opening of every story that it was trained on. tests/medusa_heads.rs checks that no held-out
-story begins like one of them.
+It writes three files into the model's folder, or into --out: medusa.safetensors, held_out.jsonl (the stories for evaluation,
+never trained on), and train_openings.txt (a hash of the opening of every training story). tests/medusa_heads.rs checks that no
+held-out story has the same opening as a training story.
 """
 
 import argparse
@@ -31,7 +31,7 @@ EOS, OPENING, LENGTH, HELD_OUT = 0, 12, 192, 40
 
 @torch.no_grad()
 def write(model, rows, temperature, generator, greedy_after=None):
-    """`rows` stories of up to LENGTH tokens, drawn at a temperature; from token `greedy_after` on, the model's best tokens."""
+    """Returns `rows` stories of up to LENGTH tokens, sampled at a temperature, or chosen greedily from token `greedy_after` on."""
     ids = torch.zeros(rows, 1, dtype=torch.long)
     past, done = None, torch.zeros(rows, dtype=torch.bool)
     for at in range(LENGTH):
@@ -50,7 +50,7 @@ def write(model, rows, temperature, generator, greedy_after=None):
 
 
 def fnv(ids):
-    """The 64-bit FNV-1a hash of the opening's token ids, two bytes each, low byte first."""
+    """Returns the 64-bit FNV-1a hash of the opening's token ids, two bytes each, low byte first."""
     hashed = 0xCBF29CE484222325
     for byte in b"".join(id.to_bytes(2, "little") for id in ids[1 : OPENING + 1]):
         hashed = (hashed ^ byte) * 0x100000001B3 % 2**64
@@ -59,7 +59,7 @@ def fnv(ids):
 
 @torch.no_grad()
 def states(model, stories):
-    """The states after the last norm of every story, in one tensor, and the token after each."""
+    """Returns, for every story, the states after the last norm and the token that follows each of them."""
     base = model.base_model
     hidden, follow, place = [], [], []
     for ids in stories:
@@ -77,12 +77,12 @@ class Heads(torch.nn.Module):
         self.lm_head = lm_head  # (V, C), frozen
 
     def forward(self, h, k):
-        """The logits of head k, (N, V), from states (N, C)."""
+        """Returns the logits of head k, (N, V), from states (N, C)."""
         return (F.silu(F.linear(h, self.w[k], self.b[k])) + h) @ self.lm_head.T
 
 
 def examples(hidden, follow, heads):
-    """States, and for each the tokens 2, 3, … places on; -100 where the story has ended."""
+    """Returns the states, and for each the tokens 2, 3, … places later. -100 marks places past the end of the story."""
     h = torch.cat(hidden)
     labels = torch.full((len(h), heads), -100)
     start = 0
@@ -97,7 +97,7 @@ def examples(hidden, follow, heads):
 
 @torch.no_grad()
 def accuracy(heads, h, labels):
-    """For each head, how often the token is its best, and among its best three."""
+    """Returns, for each head, how often the right token is its best one, and how often it is among its best three."""
     found = []
     for k in range(labels.shape[1]):
         known = labels[:, k] >= 0
@@ -109,12 +109,12 @@ def accuracy(heads, h, labels):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="a folder in models/, such as story-3m")
-    parser.add_argument("--heads", type=int, default=4, help="one for each depth of the tree")
-    parser.add_argument("--stories", type=int, default=2048, help="written by the model, to learn from")
-    parser.add_argument("--steps", type=int, default=800, help="of the optimizer, 50 at least")
-    parser.add_argument("--batch", type=int, default=2048, help="states in a step")
-    parser.add_argument("--threads", type=int, default=2, help="the files depend on it in the last bits")
-    parser.add_argument("--out", type=pathlib.Path, help="a folder for the files [default: the model's own]")
+    parser.add_argument("--heads", type=int, default=4, help="number of heads, one per depth of the tree")
+    parser.add_argument("--stories", type=int, default=2048, help="number of training stories for the model to write")
+    parser.add_argument("--steps", type=int, default=800, help="optimizer steps, at least 50")
+    parser.add_argument("--batch", type=int, default=2048, help="states per step")
+    parser.add_argument("--threads", type=int, default=2, help="number of threads, which affects the last bits of the files")
+    parser.add_argument("--out", type=pathlib.Path, help="output folder [default: the model's own]")
     args = parser.parse_args()
     if args.steps < 50:
         parser.error("--steps must be 50 or more: the first twentieth warms up")
@@ -131,7 +131,7 @@ def main():
     held_out = [ids for ids in held_out if len(ids) > 3 * OPENING]
     openings = {fnv(ids) for ids in held_out}
     stories, began = [], time.time()
-    while len(stories) < args.stories:  # a third each: drawn, drawn at a low temperature, greedy after a drawn opening
+    while len(stories) < args.stories:  # a third each: sampled, sampled at a low temperature, greedy after a sampled opening
         for temperature, greedy_after in [(1.0, None), (0.5, None), (1.0, OPENING)]:
             stories += write(model, 128, temperature, generator, greedy_after)
         print(f"{len(stories)} stories, {time.time() - began:.0f} s", flush=True)
@@ -139,7 +139,7 @@ def main():
     hidden, follow = states(model, stories)
     h, labels = examples(hidden, follow, args.heads)
     test_h, test_labels = examples(*states(model, held_out), args.heads)
-    print(f"{len(h)} states to learn from, {len(test_h)} held out; {time.time() - began:.0f} s", flush=True)
+    print(f"{len(h)} training states, {len(test_h)} held out; {time.time() - began:.0f} s", flush=True)
 
     heads = Heads(args.heads, h.shape[1], model.get_output_embeddings().weight.detach())
     optimizer = torch.optim.AdamW([heads.w, heads.b], lr=2e-3, betas=(0.9, 0.95), weight_decay=0.0)
@@ -160,7 +160,7 @@ def main():
         print(f"head {k + 1}: held-out token is the best {best:.3f}, among three {three:.3f}")
 
     norm = getattr(model.base_model, "norm", None) or model.base_model.ln_f
-    tensors = {"norm.weight": norm.weight.detach().float().clone()}  # says whose heads these are
+    tensors = {"norm.weight": norm.weight.detach().float().clone()}  # identifies the model that the heads belong to
     for k in range(args.heads):
         tensors[f"heads.{k}.weight"] = heads.w[k].detach().half().contiguous()
         tensors[f"heads.{k}.bias"] = heads.b[k].detach().half().contiguous()

@@ -145,7 +145,7 @@ fn two_tokenizers_are_compared_token_by_token() {
     );
     let other = candecode::formats::read_tokenizer(&folder.0).unwrap();
     assert_eq!(one.difference(&one), None);
-    assert_eq!(one.difference(&other), Some("token 4 is \"a\" in one only".into()));
+    assert_eq!(one.difference(&other), Some("token 4 is \"a\" in only one of them".into()));
     let stories = tokenizer().unwrap();
     assert_eq!(one.difference(&stories), Some("one has 8 tokens, the other 2048".into()));
 }

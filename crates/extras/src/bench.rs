@@ -7,7 +7,7 @@ use xtask::cargo;
 use xtask::host;
 use xtask::repo::Repo;
 
-/// The words after `bench`.
+/// The arguments after `bench`.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub struct Bench {

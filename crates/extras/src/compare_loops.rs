@@ -16,10 +16,10 @@ use xtask::{host, note, say, usage};
 /// The flags of `compare`.
 #[derive(Args)]
 pub struct Compare {
-    /// The texts to continue; without one, two of the course's
+    /// The prompts to continue [default: two of the course's]
     #[arg(short, long, value_name = "TEXT", num_args = 1..)]
     pub(crate) prompt: Vec<String>,
-    /// As in `run`
+    /// Same as in `run`
     #[arg(long, default_value = "story-3m")]
     pub(crate) model: String,
     /// The maximum number of tokens to generate
@@ -34,38 +34,38 @@ pub struct Compare {
     /// A word that the guarded row blocks [default: one that the texts don't contain]
     #[arg(long)]
     pub(crate) block: Option<String>,
-    /// As in `run`: 0 is greedy
+    /// Same as in `run`; 0 is greedy
     #[arg(long)]
     temperature: Option<f64>,
-    /// As in `run`
+    /// Same as in `run`
     #[arg(long, requires = "temperature")]
     top_k: Option<usize>,
-    /// As in `run`
+    /// Same as in `run`
     #[arg(long, requires = "temperature")]
     top_p: Option<f64>,
-    /// As in `run`
+    /// Same as in `run`
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
     /// Another engine, as the first row
     #[arg(long, value_enum)]
     peer: Option<Peer>,
-    /// A server that speaks OpenAI's protocol, as the last row: http://127.0.0.1:8000
-    /// (OPENAI_API_KEY has its key)
+    /// A server that speaks OpenAI's protocol, as the last row: http://127.0.0.1:8000 (put its key
+    /// in OPENAI_API_KEY)
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
-    /// The model's name on the server [default: the only one it has]
+    /// The model's name on the server [default: the server's only model]
     #[arg(long, value_name = "NAME", requires = "endpoint")]
     endpoint_model: Option<String>,
     /// A Python with torch and transformers
     #[arg(long, default_value = "python3", requires = "peer")]
     python: PathBuf,
-    /// Compare caches instead of loops: each loop that can use pages runs without and with them
+    /// Compare caches instead of loops: each loop that supports pages runs without and with them
     #[arg(long, value_enum, value_name = "KIND", conflicts_with = "methods")]
     cache: Option<Paged>,
-    /// As in `run`
+    /// Same as in `run`
     #[arg(long, value_name = "N", requires = "cache")]
     block_size: Option<usize>,
-    /// As in `run`
+    /// Same as in `run`
     #[arg(
         long = "num-gpu-blocks-override",
         alias = "num-blocks",
@@ -73,11 +73,11 @@ pub struct Compare {
         requires = "cache"
     )]
     num_blocks: Option<usize>,
-    /// How often to run each row, in turn with the others; times are medians [default: 3; with
-    /// --methods 1]
+    /// How many times to run each row, alternating with the others; times are medians [default: 3;
+    /// with --methods 1]
     #[arg(long, value_parser = value_parser!(u8).range(1..))]
     pub(crate) rounds: Option<u8>,
-    /// Compare what the decoding methods write: greedy, sampling, penalties, beams, drafts, guard
+    /// Compare the texts of the decoding methods: greedy, sampling, penalties, beams, drafts, guard
     /// rails
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "peer", "endpoint"])]
     methods: bool,
@@ -122,7 +122,7 @@ enum Peer {
     Transformers,
 }
 
-/// A cache to compare with the one that grows.
+/// A cache to compare with the growing one.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Paged {
     /// Day 21's blocks
@@ -133,7 +133,7 @@ enum Paged {
 struct Row {
     name: String,
     source: Source,
-    /// Whether sampling draws different random numbers from the first row's.
+    /// True if sampling draws different random numbers from the first row's.
     own_draws: bool,
 }
 
@@ -141,7 +141,7 @@ struct Row {
 enum Source {
     Transformers,
     Server(String),
-    /// Our engine, with these flags.
+    /// The course's engine, with these flags.
     Engine(Vec<String>),
 }
 
@@ -173,7 +173,7 @@ struct Drafts {
     passes: usize,
 }
 
-/// A word that no story contains.
+/// A word that appears in no story.
 const UNHEARD: &str = "xylophonist";
 
 /// Runs all rows and prints the table. The exit code is 1 if texts that must be equal differ.
@@ -210,7 +210,7 @@ fn program(repo: &Repo, args: &Compare) -> Result<Option<PathBuf>> {
     }
     let features = ["ref"].into_iter().chain(feature).collect::<Vec<_>>().join(",");
     let flags = ["--bin", "candecode", "--features", &features].map(str::to_string);
-    let task = "Building the reference; then every row runs, some seconds each.";
+    let task = "Building the reference; then each row runs for a few seconds.";
     match cargo::build(repo, "build", &flags, task)? {
         Built::Done(programs) => Ok(Some(programs.get("candecode")?.to_path_buf())),
         Built::Broken(places) => {
@@ -222,8 +222,8 @@ fn program(repo: &Repo, args: &Compare) -> Result<Option<PathBuf>> {
 
 /// Returns the rows, in the order of the table.
 fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
-    // In a comparison with transformers, a sequence of ours that runs alone draws the same random
-    // numbers. In torch, one stream serves the whole batch, so a batch's draws differ.
+    // In a comparison with transformers, our engine draws the same random numbers for a sequence
+    // that runs alone. In torch, one stream serves the whole batch, so a batch's draws differ.
     let torch = args.peer.is_some();
     let alone = if torch { "torch" } else { "chacha" };
     let engine = |name: &str, flags: &[&str], rng: &str, own_draws: bool| {
@@ -326,7 +326,8 @@ fn command(repo: &Repo, program: &Path, args: &Compare, source: &Source) -> Resu
 /// Runs a command that prints a line of JSON for each prompt.
 ///
 /// # Errors
-/// With the command's own message, and as bad usage if the exit code says so.
+/// If the command fails. The error has the command's own message, and counts as bad usage if the
+/// exit code is 2.
 pub(crate) fn texts(mut command: Command, prompts: &[String]) -> Result<Vec<Text>> {
     command.args(prompts.iter().flat_map(|prompt| ["-p", prompt]));
     let program = command.get_program().to_string_lossy().into_owned();
@@ -340,7 +341,7 @@ pub(crate) fn texts(mut command: Command, prompts: &[String]) -> Result<Vec<Text
     if error.contains("ModuleNotFoundError") {
         bail!(
             "{program} lacks torch or transformers. In the repository:\n  python3 -m venv .venv\n  \
-             .venv/bin/pip install -r tests/oracle/requirements.txt\n(some gigabytes), then \
+             .venv/bin/pip install -r tests/oracle/requirements.txt\n(a few gigabytes), then use \
              --python .venv/bin/python"
         );
     }
@@ -359,11 +360,11 @@ fn table(rows: &[Row], rounds: &[Vec<Vec<Text>>], prompts: &[String], args: &Com
         let is_server = matches!(row.source, Source::Server(_));
         let is_guarded = row.name.starts_with("guarded") && args.block.is_some();
         let (color, words) = match difference(first, texts, is_server) {
-            _ if at == 0 => (Color::Dim, "the others are compared with this".to_string()),
+            _ if at == 0 => (Color::Dim, "the baseline for the other rows".to_string()),
             _ if is_server && args.samples() => (Color::Dim, "a server draws its own".to_string()),
             None => (Color::Green, "equal".to_string()),
             Some(_) if row.own_draws => (Color::Dim, "other draws of the same distribution".into()),
-            Some(place) if is_guarded => (Color::Dim, format!("{place}: the word is kept out")),
+            Some(place) if is_guarded => (Color::Dim, format!("{place}: the word is blocked")),
             Some(place) => {
                 all_equal = false;
                 (Color::Red, format!("DIFFERS, {place}"))
@@ -441,7 +442,7 @@ fn difference(want: &[Text], got: &[Text], is_server: bool) -> Option<String> {
     None
 }
 
-/// Indents a text and wraps it to the width that a page of the book shows without scrolling.
+/// Indents a text and wraps it to a width that fits on the book's pages without scrolling.
 pub(crate) fn indented(text: &str) -> String {
     let shown: String = text.chars().filter(|c| c.is_whitespace() || !c.is_control()).collect();
     format!("  …{}", wrap(shown.trim_start(), 82).replace('\n', "\n  "))
@@ -490,7 +491,7 @@ pub(crate) mod tests {
         let drafts = "drafts by story-230k";
         assert_eq!(names, ["KV cache", pages, "batch of 2", pages, drafts, pages]);
         for row in &rows {
-            let Source::Engine(flags) = &row.source else { panic!("{} is no engine", row.name) };
+            let Source::Engine(flags) = &row.source else { panic!("not an engine: {}", row.name) };
             let asked = "--cache paged --block-size 4 --num-gpu-blocks-override 30";
             assert_eq!(flags.join(" ").contains(asked), row.name == pages, "{flags:?}");
         }
@@ -508,7 +509,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_server_is_compared_by_ids_or_by_text_and_may_keep_the_eos() {
+    fn a_server_is_compared_by_ids_or_by_text_and_may_omit_the_eos() {
         let mut want = [text(&[1, 2, 0], " a dog")];
         assert!(difference(&want, &[text(&[1, 2], " a dog")], true).is_some());
         want[0].finish_reason = Some("eos".to_string());

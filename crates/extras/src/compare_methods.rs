@@ -66,7 +66,7 @@ pub fn run(program: &Path, args: &Compare) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns all methods except the guarded one, with their flags of `run`.
+/// Returns all methods except the guarded one, with their flags for `run`.
 fn methods(args: &Compare) -> Vec<(&'static str, Vec<String>)> {
     let words = |flags: &str| flags.split_whitespace().map(str::to_string).collect::<Vec<_>>();
     let mut all: Vec<_> = METHODS.iter().map(|(name, flags)| (*name, words(flags))).collect();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guarded_word_is_of_the_greedy_text() {
+    fn the_guarded_word_comes_from_the_greedy_text() {
         assert_eq!(noun(&[text(&[], " red ball in the park.")]).as_deref(), Some("ball"));
         assert_eq!(noun(&[text(&[], " a b c.")]), None);
     }

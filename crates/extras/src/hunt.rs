@@ -1,5 +1,5 @@
 //! `cargo xtask hunt`: a game for readers who have finished the course. The engine contains one
-//! known mistake, to be found by its output.
+//! known mistake, which the reader finds from its output.
 
 use anyhow::{bail, Result};
 use candecode_extras::mistaken_engine::{mistaken, mistakes, reference, Mistake};
@@ -18,25 +18,25 @@ use xtask::{note, say};
 /// The flags of `hunt`.
 #[derive(Args)]
 pub struct Hunt {
-    /// Which day the mistake is in: `day6` or `6`; without it, any
+    /// The day to put the mistake in: `day6` or `6` [default: any]
     #[arg(value_name = "DAY")]
     day: Option<String>,
-    /// The same hunt again
+    /// The seed of an earlier hunt, to repeat it
     #[arg(long)]
     seed: Option<u64>,
-    /// Where the engine runs: cpu, metal or cuda
+    /// The device to run on: cpu, metal or cuda
     #[arg(long, default_value = "cpu")]
     device: String,
 }
 
-/// The maximum number of mistakes to try until a probe exposes one.
+/// The maximum number of mistakes to try before giving up on finding one that a probe exposes.
 const TRIES: usize = 8;
 /// The number of diagnoses to choose from.
 const CHOICES: usize = 5;
-/// The time limit of a probe, because some mistakes never terminate.
+/// The time limit for a probe, because with some mistakes the engine never stops.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Probes that expose mistakes from outside. Each takes a different path through the engine.
+/// Probes that may expose a mistake in the output. Each takes a different path through the engine.
 const PROBES: [&str; 12] = [
     "Once upon a time",
     "--temperature 0.9 --top-k 20 --top-p 0.9 --min-p 0.02 --seed 3 -p One day",
@@ -54,17 +54,17 @@ const PROBES: [&str; 12] = [
 ];
 
 const HELP: &str = "\
-One known mistake is in the engine. Probe it until you know it:
+The engine contains one known mistake. Probe it until you know which:
   a text                          continues it
   --seed 3 --stats -p a text      any flags of `cargo xtask run`, texts last
-  ref …                           the same probe of the reference
-  guess                           name the mistake
-  quit                            give up, and see it";
+  ref …                           runs the same probe on the reference
+  guess                           names the mistake
+  quit                            gives up and shows it";
 
 /// Runs `hunt`. The exit code is 0 if the reader named the mistake.
 ///
 /// # Errors
-/// Bad usage, or an engine that can't be built.
+/// If the usage is wrong, or an engine can't be built.
 pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
     let feature = host::device_feature(&args.device)?; // rejected before anything is built
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_secs() % 100_000);
@@ -74,12 +74,12 @@ pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
         Some(day) => repo.day(day)?,
         None => &repo.days[pick(repo.days.len())],
     };
-    note!("The engine is built twice: right, and with a mistake in day {}.", day.number);
+    note!("Building the engine twice: without a mistake, and with one in day {}.", day.number);
     let mut bank = mistakes(repo, day)?;
     let first = pick(bank.len());
     bank.rotate_left(first);
     let hunted = Hunted::find(repo, args, feature, day, &bank)?;
-    say!("\n{}  (the same again: --seed {seed})\n{HELP}", paint(Color::Bold, &day.title()));
+    say!("\n{}  (to repeat it: --seed {seed})\n{HELP}", paint(Color::Bold, &day.title()));
     let mut choices: Vec<&str> = bank.iter().map(|other| other.diagnosis.as_str()).collect();
     choices.retain(|other| *other != hunted.mistake.diagnosis);
     choices.truncate(CHOICES - 1);
@@ -93,7 +93,7 @@ pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
     let source = repo.read(&day.solution())?;
     let changed = changed_lines(&source, &hunted.mistake.applied_to(&source), |_| true);
     changed.iter().for_each(|line| say!("  {line}"));
-    say!("What catches it: cargo xtask teeth day{}", day.number);
+    say!("To see which checks catch it: cargo xtask teeth day{}", day.number);
     Ok(ExitCode::from(u8::from(!named)))
 }
 
@@ -124,12 +124,10 @@ impl<'a> Hunted<'a> {
                     return Ok(Hunted { repo, device, reference, engine, mistake });
                 }
             }
-            note!("(this one can't be seen from outside: another)");
+            note!("(no probe exposes this mistake; trying another)");
         }
         let number = day.number;
-        bail!(
-            "{TRIES} mistakes of day {number} can't be seen from outside: try another day, or seed"
-        )
+        bail!("no probe exposes {TRIES} of day {number}'s mistakes; try another day or seed")
     }
 
     /// Answers probes until the reader guesses or gives up. Returns the number of probes, and
@@ -149,7 +147,7 @@ impl<'a> Hunted<'a> {
                     let number = ask("number> ").and_then(|line| line.trim().parse::<usize>().ok());
                     match number.and_then(|n| choices.get(n.checked_sub(1)?)) {
                         Some(choice) => return Ok((probes, *choice == self.mistake.diagnosis)),
-                        None => say!("a number from 1 to {}, please: guess again", choices.len()),
+                        None => say!("enter a number from 1 to {}; guess again", choices.len()),
                     }
                 }
                 line => {

@@ -1,4 +1,4 @@
-//! The part of the extras that other crates use: the engine with a known mistake.
+//! The part of the extras that other crates use: building an engine with a known mistake.
 
 #![warn(missing_docs)]
 

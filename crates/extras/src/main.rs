@@ -15,18 +15,18 @@ use std::process::ExitCode;
 use xtask::repo::Repo;
 use xtask::{note, Usage};
 
-/// Commands that readers run now and then
+/// Occasional commands for readers
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask", version, arg_required_else_help = true)]
 enum Command {
     /// Run the same prompts through every loop, or with --methods every decoding method
     Compare(Box<compare_loops::Compare>),
-    /// Measure the reference, and draw the plots of the book
+    /// Measure the reference, and draw the book's plots
     Bench(bench::Bench),
-    /// A game: find the one mistake in an engine by what it writes
+    /// A game: find the one mistake in an engine from its output
     Hunt(hunt::Hunt),
-    /// Show that the checks work: every known mistake is caught and named, every right variant
-    /// passes
+    /// Show that the checks work: every known mistake is caught and named, and every correct
+    /// variant passes
     Teeth(teeth_table::Teeth),
 }
 

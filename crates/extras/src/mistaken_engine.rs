@@ -15,7 +15,7 @@ use xtask::repo::{Day, Repo};
 /// A known mistake of a day.
 #[derive(Clone, Deserialize)]
 pub struct Mistake {
-    /// Its name.
+    /// The mistake's name.
     pub name: String,
     /// The diagnosis that a failing check prints.
     pub diagnosis: String,
@@ -32,7 +32,7 @@ struct Edit {
     replace: String,
 }
 
-/// The contents of a day's file of mistakes.
+/// The contents of a day's mistakes file.
 #[derive(Deserialize)]
 struct Mistakes {
     mistake: Vec<Mistake>,
@@ -128,9 +128,9 @@ fn build(
     let args = ["--manifest-path", &manifest, "--target-dir", &target, "--offline"];
     let args = [&args[..], &["--bin", "candecode", "--features", &features]].concat();
     let args: Vec<String> = args.into_iter().map(str::to_string).collect();
-    let next = format!("Building the engine ({name}); then it can be probed.");
+    let next = format!("Building the engine ({name}), which you can then probe.");
     let Built::Done(programs) = cargo::build(repo, "build", &args, &next)? else {
-        bail!("the engine does not build; `cargo xtask doctor` looks for usual causes");
+        bail!("the engine does not build; `cargo xtask doctor` checks for the usual causes");
     };
     let kept = dir(repo).join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     fs::create_dir_all(dir(repo)).with_context(|| kept.display().to_string())?;
@@ -138,11 +138,11 @@ fn build(
     Ok(kept)
 }
 
-/// Directories that no engine needs.
+/// Directories that an engine doesn't need.
 const LEFT_OUT: [&str; 6] = [".git", ".candecode", "target", "book", "models", "oracle"];
 
-/// Updates the copy to match the course, except for the directories that no engine needs. Skips
-/// files with equal contents, because cargo rebuilds based on modification times.
+/// Updates the copy to match the course, except for the directories that an engine doesn't need.
+/// Skips files with equal contents, because cargo rebuilds based on modification times.
 fn copy_changed(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
         let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;

@@ -18,7 +18,7 @@ use xtask::term::{paint, Color};
 /// The flags of `teeth`.
 #[derive(Args)]
 pub struct Teeth {
-    /// Which day: `day6` or `6`; without it, all
+    /// The day: `day6` or `6` [default: all]
     #[arg(value_name = "DAY")]
     day: Option<String>,
 }
@@ -27,7 +27,7 @@ pub struct Teeth {
 /// passes.
 ///
 /// # Errors
-/// Bad usage, or programs of the repository that can't be built or started.
+/// If the usage is wrong, or the repository's programs can't be built or started.
 pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
     let days: Vec<Day> = match &args.day {
         Some(day) => vec![repo.day(day)?.clone()],
@@ -48,8 +48,8 @@ pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(sum.failed > 0)))
 }
 
-/// Prints the table of a day, and any problems with its checkers. Returns the totals, in which each
-/// row and each problem counts.
+/// Prints a day's table and any problems with its checkers. Returns the totals, which include each
+/// row and each problem.
 fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
     say!("{}", paint(Color::Bold, &run.day.title()));
     let rows = outcome::teeth_rows(&run.report);
@@ -62,7 +62,7 @@ fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
     for (row, good, word) in &rows {
         let (color, symbol) = if *good { (Color::Green, "✓") } else { (Color::Red, "✗") };
         let by = match row.kind.as_str() {
-            "variant" => "another right way".to_string(),
+            "variant" => "another correct solution".to_string(),
             "stub" => format!("by {} of {}", row.caught.len(), row.words),
             _ => format!("by {}", tasks(&row.caught)),
         };
@@ -88,7 +88,7 @@ fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
     Ok(Sum { passed: good, failed: failed.max(rows.len() - good) })
 }
 
-/// Returns the row, whether it is as expected, and a word for the result.
+/// Returns the row, true if the result is as expected, and a word for the result.
 fn judge(row: &TeethRow) -> (&TeethRow, bool, &'static str) {
     let (good, word) = match (row.kind.as_str(), row.caught.is_empty(), row.alone.is_empty()) {
         ("stub", false, _) if row.words == format!("{} checks", row.caught.len()) => {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_must_be_caught_and_told_apart_and_a_variant_must_pass() {
+    fn a_mistake_must_be_caught_and_named_and_a_variant_must_pass() {
         let word = |row: &TeethRow| (judge(row).1, judge(row).2);
         assert_eq!(word(&row("mistake", &["a"], &["a"], "")), (true, "caught"));
         assert_eq!(word(&row("mistake", &["a"], &[], "")), (false, "not named"));

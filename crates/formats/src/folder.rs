@@ -26,15 +26,15 @@ const EXPECTED: &str =
 /// runs the code in it, so such files are never read.
 ///
 /// # Errors
-/// If it is a pickle. The message says how to proceed.
+/// If the file is a pickle. The message says how to proceed.
 pub fn refuse_checkpoint(path: &Path) -> Result<()> {
     let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
     let pickled = ["pt", "pth", "ckpt", "bin"].iter().any(|pickle| ending == *pickle);
     ensure!(
         !pickled,
         "{}: a PyTorch checkpoint, which isn't read; convert it to a folder with {SINGLE} (python3 \
-         models/nanogpt.py does it for nanoGPT's ckpt.pt, save_pretrained for a model of \
-         transformers)",
+         models/nanogpt.py does it for nanoGPT's ckpt.pt, save_pretrained for a \
+         transformers model)",
         path.display()
     );
     Ok(())
@@ -57,8 +57,8 @@ pub fn config(dir: &Path) -> Result<(ModelConfig, Option<Value>)> {
     // transformers would load a different model, the adapter's base, and then apply the adapter.
     ensure!(
         !dir.join("adapter_config.json").exists(),
-        "{}: adapter_config.json: an adapter (LoRA) changes the weights; merge it into its model, \
-            and take that one",
+        "{}: adapter_config.json: an adapter (LoRA) changes the weights; merge it into its \
+            base model, and use the result",
         dir.display()
     );
     let path = dir.join("config.json");
@@ -77,7 +77,7 @@ pub fn config(dir: &Path) -> Result<(ModelConfig, Option<Value>)> {
 /// Hugging Face format.
 ///
 /// # Errors
-/// If there are several. The message names them.
+/// If the folder has several GGUF files. The message names them.
 pub fn only_gguf(dir: &Path) -> Result<Option<PathBuf>> {
     if dir.join(SINGLE).exists() || dir.join(INDEX).exists() {
         return Ok(None);
@@ -106,7 +106,7 @@ pub fn only_gguf(dir: &Path) -> Result<Option<PathBuf>> {
     Ok(found.pop())
 }
 
-/// Returns the model's tokenizer, including tokens that only `TokenizerFiles` declares.
+/// Returns the model's tokenizer, including tokens declared only in `TokenizerFiles`.
 ///
 /// # Errors
 /// If `tokenizer.json` is missing or isn't a tokenizer, or another file with token settings is
@@ -155,7 +155,7 @@ pub fn weights(dir: &Path) -> Result<SafetensorsSource> {
 /// Returns the files that a `model.safetensors.index.json` lists.
 ///
 /// # Errors
-/// If it is not an index, or a name points outside the folder.
+/// If the text is not an index, or a name points outside the folder.
 pub fn shard_names(index: &str) -> Result<BTreeSet<String>> {
     let index: Value = serde_json::from_str(index).context("not an index of shards")?;
     let map = index.get("weight_map").and_then(Value::as_object);
@@ -176,7 +176,7 @@ pub fn shard_names(index: &str) -> Result<BTreeSet<String>> {
 }
 
 /// Returns the chat template from `chat_template.jinja`, or else from `tokenizer_config.json`, and
-/// the special tokens that `TokenizerFiles` names.
+/// the special tokens named in `TokenizerFiles`.
 ///
 /// # Errors
 /// If a file can't be read or is invalid.
@@ -195,7 +195,8 @@ pub fn chat_template(dir: &Path) -> Result<ChatTemplate> {
 }
 
 /// Returns the template in `tokenizer_config.json`. If there are several named ones (a list of
-/// `name` and `template`, or an object), this is "default". An empty template counts as none.
+/// `name` and `template`, or an object), the one named "default" is returned. An empty template
+/// counts as none.
 fn template_of(entry: &Value) -> Result<Option<String>> {
     let named: Vec<(&str, &Value)> = match entry {
         Value::Array(list) => {
@@ -211,15 +212,15 @@ fn template_of(entry: &Value) -> Result<Option<String>> {
     let Some((_, default)) = named.iter().find(|(name, _)| *name == "default") else {
         let names: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
         bail!(
-            "tokenizer_config.json has chat templates named {}, and none named default; choose \
-                with --template FILE",
+            "tokenizer_config.json has chat templates named {}, but none named default; choose \
+                one with --template FILE",
             shown(names.join(", "))
         )
     };
     let Some(text) = default.as_str() else {
         bail!(
             "tokenizer_config.json: chat_template: expected a text, or named templates; choose \
-            with --template FILE"
+            one with --template FILE"
         )
     };
     Ok(Some(text.to_string()).filter(|text| !text.trim().is_empty()))

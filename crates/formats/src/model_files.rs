@@ -86,7 +86,7 @@ impl Format {
 
 impl ModelFiles {
     /// Opens a model: an embedded name, a folder, a GGUF file, or a repository on the hub, which is
-    /// downloaded if it isn't there yet.
+    /// downloaded if it isn't in the cache yet.
     ///
     /// # Errors
     /// If the model doesn't exist, can't be downloaded, or has an invalid configuration.
@@ -189,7 +189,7 @@ impl ModelFiles {
 /// Reads the configuration from a model's folder or GGUF file.
 ///
 /// # Errors
-/// As [`ModelFiles::at`].
+/// Same as [`ModelFiles::at`].
 pub fn read_config(path: &Path) -> Result<ModelConfig> {
     Ok(ModelFiles::at(path)?.config)
 }
@@ -205,7 +205,7 @@ pub fn read_tokenizer(path: &Path) -> Result<Tokenizer> {
 /// Opens the tensors in a model's folder, which needs no other files, or in a GGUF file.
 ///
 /// # Errors
-/// As [`ModelFiles::weights`].
+/// Same as [`ModelFiles::weights`].
 pub fn open_weights(
     path: &Path,
     format: impl Into<WeightFormat>,
@@ -218,7 +218,7 @@ pub fn open_weights(
 /// file.
 ///
 /// # Errors
-/// As [`ModelFiles::chat_template`].
+/// Same as [`ModelFiles::chat_template`].
 pub fn chat_template(path: &Path) -> Result<ChatTemplate> {
     Format::of(path)?.chat_template(path)
 }

@@ -1,6 +1,6 @@
-//! A model with random weights, generated in memory. Its text is noise, but its cost is real, so
-//! batches, kernels and quantized weights can be measured on any machine, at any size, without a
-//! download.
+//! A model with random weights, generated in memory. The text it generates is noise, but its cost
+//! is real, so batches, kernels and quantized weights can be measured on any machine, at any size,
+//! without a download.
 
 use anyhow::{bail, Result};
 use candecode_kit::weights::TensorSource;
@@ -40,7 +40,7 @@ pub struct RandomModel {
 }
 
 impl RandomModel {
-    /// Returns the model that a name asks for. None if the name doesn't have the prefix.
+    /// Returns the model with this name. None if the name doesn't have the prefix.
     ///
     /// # Errors
     /// If the name has the prefix but no valid size.
@@ -50,8 +50,8 @@ impl RandomModel {
         match digits.and_then(|digits| digits.parse().ok()).filter(|n| SIZES.contains(n)) {
             Some(millions) => Ok(Some(Self::of_size(millions))),
             None => bail!(
-                "{name}: a model of random weights is called {PREFIX}<N>m, for N million weights, \
-                 from {PREFIX}{}m to {PREFIX}{}m; {PREFIX}135m is one",
+                "{name}: a model with random weights is called {PREFIX}<N>m, for N million \
+                 weights, from {PREFIX}{}m to {PREFIX}{}m; {PREFIX}135m is one",
                 SIZES.start(),
                 SIZES.end()
             ),
@@ -149,7 +149,7 @@ impl TensorSource for RandomModel {
         let mut numbers = vec![1f32; shape.iter().product()]; // norm weights
         if let [_, inner] = shape[..] {
             // This scale makes a product's outputs about as large as its inputs. With smaller
-            // weights, the layers would change little, and the same token would win again and
+            // weights, the layers would change little, and the same token would be chosen again and
             // again.
             let deviation = match stored {
                 TABLE => TABLE_DEVIATION,

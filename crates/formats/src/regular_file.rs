@@ -1,5 +1,5 @@
-//! Reads a model's files, with separate errors for files that are missing, unreadable, or not
-//! regular files.
+//! Reads a model's files. A missing file is None. An unreadable file, something that isn't a
+//! regular file, and a web page or Git LFS pointer saved in its place each get their own error.
 
 use anyhow::{bail, ensure, Context as _, Result};
 use serde_json::Value;
@@ -11,12 +11,12 @@ use std::path::Path;
 ///
 /// # Errors
 /// If the file can't be read or is not a regular file (reading a named pipe could block forever),
-/// or if something else was saved in its place: a Git LFS pointer, or a web page.
+/// or if it holds a Git LFS pointer or a web page instead of the real content.
 pub fn open(path: &Path) -> Result<Option<File>> {
     let shown = path.display();
     let described = |error: std::io::Error| match error.kind() {
         ErrorKind::PermissionDenied => {
-            anyhow::anyhow!("{shown}: you have no permission to read it; ask its owner for it")
+            anyhow::anyhow!("{shown}: you have no permission to read it; ask its owner for access")
         }
         _ => anyhow::anyhow!("{shown}: could not be read ({error})"),
     };
@@ -39,7 +39,7 @@ pub fn open(path: &Path) -> Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Recognizes, by its first bytes, something that a download saved instead of the file.
+/// Recognizes, by its first bytes, a Git LFS pointer or a web page saved instead of the file.
 fn something_else(start: &[u8]) -> Option<&'static str> {
     let text = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start).trim_ascii_start();
     let begins = |with: &str| {
@@ -48,19 +48,19 @@ fn something_else(start: &[u8]) -> Option<&'static str> {
     if begins("version https://git-lfs.github.com/") || begins("version https://hawser.github.com/")
     {
         return Some(
-            "this is a Git LFS pointer, which stands for the file; run git lfs pull in its folder",
+            "this is a Git LFS pointer, not the file itself; run git lfs pull in its folder",
         );
     }
     // Storage servers send errors as XML.
     let page =
         ["<!doctype html", "<html", "<head", "<?xml", "<error"].iter().any(|tag| begins(tag));
-    page.then_some("this is a web page, which was saved in place of the file; fetch the file again")
+    page.then_some("this is a web page, not the file itself; fetch the file again")
 }
 
 /// Returns a file's bytes, or None if it doesn't exist.
 ///
 /// # Errors
-/// As [`open`].
+/// Same as [`open`], or if reading fails partway.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     let Some(mut file) = open(path)? else { return Ok(None) };
     let mut bytes = Vec::new();
@@ -72,7 +72,7 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
 /// Returns a file's text, or None if it doesn't exist.
 ///
 /// # Errors
-/// As [`open`], and if it is not UTF-8.
+/// Same as [`read`], or if the file isn't UTF-8.
 pub fn read_text(path: &Path) -> Result<Option<String>> {
     let Some(bytes) = read(path)? else { return Ok(None) };
     match String::from_utf8(bytes) {
@@ -84,7 +84,7 @@ pub fn read_text(path: &Path) -> Result<Option<String>> {
 /// Returns a file's JSON, or None if it doesn't exist.
 ///
 /// # Errors
-/// As [`read_text`], and if it isn't JSON.
+/// Same as [`read_text`], or if the file isn't JSON.
 pub fn read_json(path: &Path) -> Result<Option<Value>> {
     let Some(text) = read_text(path)? else { return Ok(None) };
     let value = serde_json::from_str(&text);

@@ -95,7 +95,7 @@ impl TensorSource for SafetensorsSource {
         }
         let (begin, end) = info.data_offsets;
         let bytes = (*file.bytes).as_ref().get(file.data + begin..file.data + end);
-        // The header has already been checked against the file's length.
+        // The header was checked against the file's length when the file was added.
         let bytes = bytes.unwrap_or_default();
         TensorView::new(info.dtype, info.shape.clone(), bytes)?.load(device)
     }
@@ -122,7 +122,7 @@ pub(crate) fn map(mut file: &File) -> std::io::Result<Bytes> {
     Ok(Box::new(bytes))
 }
 
-/// Describes what is wrong with a file. The crate's own messages describe its internals, such as
+/// Describes what is wrong with a file. The crate's own messages are about its internals, such as
 /// "overflow computing buffer size".
 fn damage(error: &SafeTensorError) -> String {
     use SafeTensorError as E;
@@ -133,11 +133,9 @@ fn damage(error: &SafeTensorError) -> String {
         E::InvalidHeader(_) | E::InvalidHeaderDeserialization(_) => {
             "its header is not a list of tensors in JSON".into()
         }
-        E::InvalidOffset(tensor) => {
-            format!("the place of tensor {} makes no sense", shown(tensor))
-        }
+        E::InvalidOffset(tensor) => format!("tensor {} has an invalid offset", shown(tensor)),
         E::TensorInvalidInfo => "a tensor has another number of bytes than its shape says".into(),
         E::ValidationOverflow => "a tensor's shape has more elements than any file".into(),
-        _ => "its header makes no sense".into(),
+        _ => "its header is invalid".into(),
     }
 }

@@ -17,14 +17,14 @@ pub struct TokenizerFiles {
     /// `tokenizer_config.json`, merged with `special_tokens_map.json` in folders where that file
     /// applies.
     pub config: Map<String, Value>,
-    /// Tokens declared by id.
+    /// The declared tokens, by id.
     declared: BTreeMap<u64, AddedToken>,
     /// True if the ids come from `added_tokens.json`. Tokens in `tokenizer.json` then override
     /// those with the same id.
     older: bool,
 }
 
-/// The names that come first, in transformers' order (`SPECIAL_TOKENS_ATTRIBUTES`).
+/// The named tokens that come first, in transformers' order (`SPECIAL_TOKENS_ATTRIBUTES`).
 const NAMES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
@@ -130,17 +130,17 @@ impl TokenizerFiles {
         Ok(found)
     }
 
-    /// Rejects settings that make transformers read or write different text.
+    /// Rejects settings under which transformers encodes or decodes text differently.
     ///
     /// # Errors
-    /// If there is one. The message names it.
+    /// If such a setting is present. The message names it.
     pub fn check(&self, dir: &Path) -> Result<()> {
         let is = |key: &str| self.config.get(key).and_then(Value::as_bool) == Some(true);
         let file = dir.join(CONFIG);
         ensure!(
             !is("split_special_tokens"),
-            "{}: split_special_tokens is true; candecode reads the names of special tokens as \
-                these tokens",
+            "{}: split_special_tokens is true; candecode never splits special tokens that appear \
+                in a text",
             file.display()
         );
         // transformers ignores the first flag for BPE tokenizers unless the second one is also set.
@@ -153,7 +153,7 @@ impl TokenizerFiles {
         let tokenizer = read_json(&dir.join("tokenizer.json"))?.unwrap_or_default();
         ensure!(
             !is(FORCED) && tokenizer["model"]["type"] == "BPE",
-            "{}: {CLEAN} is true; candecode shows the text as it was decoded",
+            "{}: {CLEAN} is true; candecode shows decoded text unchanged",
             file.display()
         );
         Ok(())

@@ -23,9 +23,10 @@ use std::cell::Cell;
 const SERIAL: usize = 1 << 16;
 /// Queries of one KV head that a thread takes at a time.
 const QUERIES: usize = 16;
-/// Number of those queries that are computed together.
+/// Number of those queries that the thread computes together.
 const TOGETHER: usize = 4;
-/// Number of queries of one KV head from which its keys are packed once, for all of them.
+/// Minimum number of queries per KV head for which the keys are packed once and shared by all of
+/// them.
 const PACKED_MIN_QUERIES: usize = 9;
 
 /// The sizes of an attention operation.
@@ -71,7 +72,7 @@ pub struct Mask<'a> {
 }
 
 impl<'a> Heads<'a> {
-    /// Returns the numbers from the first one of a head on.
+    /// Returns the numbers starting with the first one of a head.
     fn head(&self, row: usize, head: usize) -> &'a [f32] {
         &self.data[row * self.batch_stride + head * self.head_stride..]
     }
@@ -100,9 +101,9 @@ pub struct PagedShape {
 /// One sequence in a cache made of blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct PagedRow<'a> {
-    /// The blocks that hold it: position `p` is in block `block_table[p / block_size]`.
+    /// The blocks of the sequence: position `p` is in block `block_table[p / block_size]`.
     pub block_table: &'a [u32],
-    /// Positions held, the new ones included.
+    /// Positions held, including the new ones.
     pub all: usize,
     /// New tokens: the last of the positions.
     pub new: usize,
@@ -123,7 +124,7 @@ pub fn attention(
     mask: Option<Mask<'_>>,
 ) -> Vec<f32> {
     let AttentionShape { batch, heads, kv_heads, new, all, width } = shape;
-    // The buffer of a row is a single block.
+    // A row's buffer counts as a single block.
     let rows = |of: Heads<'_>, data| {
         let (block_size, stride) = (all.max(1), of.position_stride);
         Rows { data, table: &[0], block_size, block_stride: 0, stride, width }
@@ -142,9 +143,9 @@ pub fn attention(
     attend(&sequences, heads, width)
 }
 
-/// Computes softmax attention over a cache made of blocks, which are read where they are. `q` is
-/// `(H, N, D)` in row-major order, and so is the result: the `N` new tokens of all sequences, one
-/// sequence after another. Each token sees its own sequence, up to itself.
+/// Computes softmax attention over a cache made of blocks, which are read in place. `q` is `(H, N,
+/// D)` in row-major order, and so is the result: the `N` new tokens of all sequences, one sequence
+/// after another. Each token sees its own sequence, up to itself.
 ///
 /// # Panics
 /// If `q` or `k` is shorter than the sizes require, a table is too short, or a block of keys
@@ -196,7 +197,8 @@ pub fn paged_attention(
 
 /// The queries, keys and values of one sequence.
 struct Sequence<'a> {
-    /// The queries, from the first token of the first head on. Those of one head are contiguous.
+    /// The queries, starting with the first token of the first head. Those of one head are
+    /// contiguous.
     q: &'a [f32],
     /// Distance from one query head to the next.
     head_stride: usize,
@@ -312,8 +314,8 @@ impl WithSimd for Part<'_> {
 }
 
 thread_local! {
-    /// A thread's memory, kept from one part of the work to the next: clearing it each time would
-    /// take as long as a short sequence's products.
+    /// A thread's scratch memory, reused from one part of the work to the next. Clearing it each
+    /// time would take as long as a short sequence's products.
     static ROOM: Cell<Room> = const { Cell::new(Room::new()) };
 }
 
@@ -324,12 +326,12 @@ fn at_least(numbers: &mut Vec<f32>, len: usize) {
     }
 }
 
-/// Memory for intermediate results. What is in it at first doesn't matter.
+/// Scratch memory for intermediate results. Its initial contents don't matter.
 #[derive(Default)]
 struct Room {
-    /// Scores of some queries with all keys.
+    /// Scores of a few queries with all keys.
     scores: Vec<f32>,
-    /// Scores of some queries with a group of keys.
+    /// Scores of a few queries with one group of keys.
     sums: Vec<f32>,
     /// A packed group of keys.
     keys: Vec<f32>,
@@ -358,7 +360,7 @@ impl Part<'_> {
                 None => end[r] = all - self.new + token[r] + 1,
                 Some(mask) => {
                     let mask = &mask[token[r] * all..][..all];
-                    // A query that sees nothing has a softmax over -inf only: NaN.
+                    // A query that sees nothing gets a softmax over nothing but -inf, which is NaN.
                     first[r] = mask.iter().position(|may| *may != 0).unwrap_or(0);
                     end[r] = mask.iter().rposition(|may| *may != 0).map_or(all, |last| last + 1);
                 }

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Bytes read by the kernels in this process. Only a counter for `--stats`: nothing depends on it.
+/// Bytes read by the kernels in this process. Used only by `--stats`: no result depends on it.
 static READ: AtomicU64 = AtomicU64::new(0);
 
 /// Adds to [`bytes_read`].
@@ -26,8 +26,7 @@ thread_local! {
     static GATHERED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Adds to [`bytes_gathered`]. To be called by code that copies keys and values out of a cache's
-/// blocks.
+/// Adds to [`bytes_gathered`]. Called by code that copies keys and values out of a cache's blocks.
 pub fn count_gathered(bytes: usize) {
     GATHERED.with(|gathered| gathered.set(gathered.get() + bytes as u64));
 }
@@ -42,8 +41,8 @@ pub fn bytes_gathered() -> u64 {
 const MEMORY: usize = 1 << 28;
 
 /// Returns the bytes per second that all threads together read from memory, the best of `tries`.
-/// This is what STREAM (McCalpin) measures, but for reads only. It is the limit on decoding, which
-/// reads every weight in every pass.
+/// STREAM (McCalpin) measures the same, but this function only reads. This rate limits decoding,
+/// which reads every weight in every pass.
 pub fn bandwidth(tries: usize) -> f64 {
     bandwidth_of(MEMORY, tries)
 }

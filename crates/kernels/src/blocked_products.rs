@@ -11,16 +11,17 @@ use crate::weight_types::WeightType;
 use pulp::Simd;
 use std::ops::Range;
 
-/// Number of rows of `x` from which blocks pay off. Fewer rows are limited by memory, whatever the
-/// order.
+/// Minimum number of rows of `x` for which blocks pay off. With fewer rows, memory is the limit,
+/// whatever the order.
 pub const BLOCKED_MIN_ROWS: usize = 28;
-/// Rows of weights that all rows of `x` are multiplied with in turn.
+/// Number of rows of weights in a group. The rows of `x` are multiplied with one group, then with
+/// the next.
 pub const GROUP: usize = 2 * DOT_W_ROWS;
-/// Maximum length of a part of a row. The L1 cache has room for that part of a group, and of the
-/// rows of `x` that are multiplied at once.
+/// Maximum length of a part of a row. The L1 cache holds that part of a group and of the rows of
+/// `x` that are multiplied at once.
 const DEPTH: usize = 640;
-/// Bytes of the rows of `x` that take turns. They stay in the L2 cache, and the more there are, the
-/// less often the same weights are widened.
+/// Size, in bytes, of the rows of `x` that are multiplied with a group in turn. They stay in the L2
+/// cache, and the more rows there are, the less often the same weights are widened.
 const TOGETHER_BYTES: usize = 320 << 10;
 
 /// Writes the products of all rows of weights with all rows of `x` to `out[row][column]`, with one
@@ -47,7 +48,7 @@ pub fn blocked_products<S: Simd, W: WeightType>(
         let tiles = out.len().div_ceil(at_once) * whole.div_ceil(depth);
         for (at, w) in w.chunks(GROUP * inner).enumerate() {
             let w_rows = w.len() / inner;
-            // Meanwhile, prefetch the next group, one share per tile.
+            // Meanwhile, prefetch the next group, a share of it per tile.
             let share = size_of_val(w).div_ceil(tiles.max(1));
             let mut ahead = size_of_val(w);
             for from in (0..whole).step_by(depth) {
@@ -140,7 +141,7 @@ struct Group<'a, S: Simd> {
     /// Sums between two parts. `waiting[r * x_rows + row]` belongs to row `r` of the group and row
     /// `row` of `x`. Each is a vector, whose lanes are added up at the end.
     waiting: &'a mut [S::f32s],
-    /// Number of rows of `x` that there is room for.
+    /// Number of rows of `x` that `waiting` has room for.
     x_rows: usize,
     /// True for the first part of the rows, which starts from zero.
     begins: bool,
@@ -150,7 +151,7 @@ struct Group<'a, S: Simd> {
 
 impl<S: Simd> Group<'_, S> {
     /// Adds the products with a tile of rows of `x`, starting at row `row`. The tile has as many
-    /// rows as a micro-kernel takes, or as `out` has. After the last part the sums go to
+    /// rows as a micro-kernel takes, or as are left in `out`. After the last part the sums go to
     /// `out[m][column..]`. Returns the number of rows in the tile.
     ///
     /// The conditions are constants, so only the micro-kernels that can run are compiled.

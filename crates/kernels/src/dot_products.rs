@@ -27,7 +27,7 @@ pub const fn max_x_rows(lanes: usize, w_rows: usize) -> usize {
 /// Returns the dot products of `R` rows of weights with `M` rows of `x`. If `W` splits pairs, `x`
 /// must be in the order of [`Deinterleave`](crate::weight_types::Deinterleave).
 ///
-/// The rows of weights are contiguous. The weights after them are prefetched meanwhile.
+/// The rows of weights are contiguous. Meanwhile, the weights after them are prefetched.
 #[inline(always)]
 pub fn dot_products<S: Simd, W: WeightType, const R: usize, const M: usize>(
     simd: S,
@@ -49,8 +49,8 @@ pub fn dot_products<S: Simd, W: WeightType, const R: usize, const M: usize>(
     unrolled!(m in M => { x_chunks[m] = &x_chunks[m][..steps]; });
 
     let mut sums = [[simd.splat_f32s(0.0); M]; R];
-    // Prefetch in memory order: requests that alternate between rows are slower. Rows that are read
-    // in parallel have already been prefetched, one group earlier.
+    // Prefetch in memory order, because requests that alternate between rows are slower. Rows that
+    // are read in parallel have already been prefetched, one group earlier.
     let group_step = R * size_of::<W::Chunk<S>>();
     let ahead = if R == 1 { AHEAD } else { GROUP_AHEAD.max(R * size_of_val(w[0])) };
     for i in 0..steps {

@@ -1,8 +1,8 @@
 //! The operations between a layer's products, each in a single pass over the numbers: RMSNorm, SiLU
-//! with its gate, and RoPE. As tensor operations these take six, five and ten passes, each
+//! with its gate, and RoPE. As tensor operations, these take six, five and ten passes, each
 //! producing a tensor.
 //!
-//! Every row is computed independently and in a fixed order, so the other rows never affect it.
+//! Every row is computed independently and in a fixed order, so no other row affects it.
 
 use crate::attention_kernel::Heads;
 use crate::instruction_set::arch;

@@ -1,5 +1,5 @@
-//! The instruction set for the kernels: the best that this machine has, or the one requested
-//! through the environment.
+//! The instruction set for the kernels: the best one this machine has, or the one requested through
+//! the environment.
 //!
 //! Integer products, which pulp lacks, use [`instruction_set`]. All other kernels use [`arch`].
 
@@ -37,7 +37,7 @@ impl InstructionSet {
         }
     }
 
-    /// Whether this machine has the instruction set.
+    /// Returns true if this machine has the instruction set.
     pub fn is_here(self) -> bool {
         match self {
             Self::Scalar => true,
@@ -70,21 +70,21 @@ impl InstructionSet {
     ///
     /// # Errors
     /// If there is no instruction set with that name, or this machine lacks it. The message lists
-    /// the ones available.
+    /// the available ones.
     pub fn named(name: &str) -> Result<Self, String> {
         let here = Self::ALL.into_iter().filter(|set| set.is_here());
         let here = here.map(Self::name).collect::<Vec<_>>().join(", ");
         match Self::ALL.into_iter().find(|set| set.name() == name) {
             Some(set) if set.is_here() => Ok(set),
             Some(_) => Err(format!("{VARIABLE}={name}: this processor lacks it; it has {here}")),
-            None => Err(format!("{VARIABLE}=\"{name}\": there is no such set; there is {here}")),
+            None => Err(format!("{VARIABLE}=\"{name}\": unknown set; choose one of {here}")),
         }
     }
 
     /// Returns the instruction set requested through the environment, if any.
     ///
     /// # Errors
-    /// As [`InstructionSet::named`].
+    /// Same as [`InstructionSet::named`].
     pub fn asked_for() -> Result<Option<Self>, String> {
         match std::env::var_os(VARIABLE) {
             Some(name) if !name.is_empty() => Self::named(&name.to_string_lossy()).map(Some),
@@ -94,15 +94,14 @@ impl InstructionSet {
 }
 
 /// Returns the instruction set requested for this process. An invalid request counts as none,
-/// because the command reports it. Read once: it is a fact about the process, as its threads are.
+/// because the command reports it. The variable is read only once, like the number of threads.
 fn asked_for() -> Option<InstructionSet> {
     static ASKED: OnceLock<Option<InstructionSet>> = OnceLock::new();
     *ASKED.get_or_init(|| InstructionSet::asked_for().unwrap_or_default())
 }
 
-/// Returns the instruction set for integer products in this process. Determined once, as a fact
-/// about the processor: no result depends on it, because every instruction set computes the same
-/// bits.
+/// Returns the instruction set for integer products in this process. Determined only once. No
+/// result depends on it, because every instruction set computes the same bits.
 pub fn instruction_set() -> InstructionSet {
     static CHOSEN: OnceLock<InstructionSet> = OnceLock::new();
     *CHOSEN.get_or_init(|| asked_for().unwrap_or_else(InstructionSet::best))

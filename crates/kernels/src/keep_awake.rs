@@ -5,15 +5,15 @@
 use rayon::Yield;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of failed attempts to find work before a thread sleeps. It yields its core after each,
-/// and all of them together take less than a millisecond.
+/// Number of failed attempts to find work before a thread sleeps. It yields its core after each
+/// attempt, and all of them together take less than a millisecond.
 const ROUNDS: usize = 1000;
 
 /// Number of threads being kept awake. It is global because the pool is, too.
 static AWAKE: AtomicUsize = AtomicUsize::new(0);
 
-/// Keeps the other threads of the pool awake for a moment, unless some already are. They pick up
-/// any work that appears meanwhile.
+/// Keeps the other threads of the pool awake for a moment, unless some already are. Meanwhile, they
+/// pick up any work that appears.
 pub fn keep_awake() {
     let caller = rayon::current_thread_index();
     let others = rayon::current_num_threads() - usize::from(caller.is_some());

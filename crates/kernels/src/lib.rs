@@ -10,8 +10,8 @@
 //! threads that wait for each other at a barrier, decoding drops from 79 tokens per second to 5.)
 //!
 //! Every sum in a product has a fixed order, regardless of the number of rows: a row gets bit for
-//! bit the result it gets on its own. Many rows, as in a prompt, go through the caches in blocks:
-//! see `blocked_products.rs`.
+//! bit the same result as on its own. Many rows, as in a prompt, are multiplied in blocks that stay
+//! in the caches: see `blocked_products.rs`.
 //!
 //! Products with quantized weights are integer products, which pulp doesn't have. They are written
 //! with `std::arch` for AVX2, AVX-512 VNNI and NEON, and in plain code that each of those matches
@@ -94,8 +94,8 @@ impl WithSimd for Lanes {
     }
 }
 
-/// True for instruction sets with 32 vector registers. AVX2 has 16. It gets micro-kernels of half
-/// the size, and so does plain code without vectors.
+/// True for instruction sets with 32 vector registers. AVX2 has 16, so its micro-kernels are half
+/// the size. Plain code without vectors uses the same small ones.
 const fn many_registers(lanes: usize) -> bool {
     lanes != 8 && lanes != 1
 }

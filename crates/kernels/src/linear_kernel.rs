@@ -39,8 +39,8 @@ pub fn linear(x: &[f32], inner: usize, weights: &WeightSlices<'_>) -> Vec<f32> {
     }
 }
 
-/// A block of rows of weights, and the place for its products: for each row of `x`, this block's
-/// columns of the result.
+/// A block of rows of weights, and the destination of its products: for each row of `x`, this
+/// block's columns of the result.
 struct Block<'a, W> {
     w: &'a [W],
     x: &'a [f32],
@@ -66,7 +66,7 @@ fn multiply<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32
     let x = if W::SPLIT {
         deinterleaved.resize(x.len(), 0.0);
         let part = |(out, row): (&mut [f32], &[f32])| arch.dispatch(Deinterleave { row, out });
-        // A few rows take less time than starting other threads.
+        // For a few rows, starting other threads takes longer than the work itself.
         if rows < BLOCKED_MIN_ROWS {
             deinterleaved.chunks_mut(inner).zip(x.chunks(inner)).for_each(part);
         } else {
@@ -98,7 +98,7 @@ impl<W: WeightType> WithSimd for Block<'_, W> {
 }
 
 impl<W: WeightType> Block<'_, W> {
-    /// Computes the products with all rows of `x`, of which there are few.
+    /// Computes the products with all rows of `x`, when there are only a few.
     #[inline(always)]
     fn gemv<S: Simd>(&mut self, simd: S) {
         let (rows, columns) = (self.out.len(), self.w.len() / self.inner);

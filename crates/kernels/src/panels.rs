@@ -2,8 +2,9 @@
 //! summed across a vector. (A dot product ends with such a sum. With keys of 64 numbers it costs as
 //! much as the multiplications.)
 //!
-//! A product with a packed row adds its numbers one by one, first to last. It gets the same bits in
-//! every panel, whether the panels of all rows are kept or each is packed just before it is used.
+//! A product with a packed row adds its numbers one by one, first to last. The result has the same
+//! bits in every panel, whether the panels of all rows are kept or each one is packed just before
+//! use.
 
 use crate::instruction_set::arch;
 use crate::rows::Rows;
@@ -14,7 +15,7 @@ use pulp::{NullaryFnOnce, Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Number of vectors side by side in a group.
+/// Maximum number of vectors side by side in a group.
 #[inline]
 pub const fn max_panels(lanes: usize) -> usize {
     if many_registers(lanes) {
@@ -47,7 +48,7 @@ pub struct Group<'a> {
     pub first: usize,
     /// Number of rows, without padding.
     pub rows: usize,
-    /// Number of vectors side by side that hold them.
+    /// Number of vectors side by side that hold the rows.
     pub panels: usize,
 }
 
@@ -81,7 +82,7 @@ impl Panels {
     }
 }
 
-/// The packing of a group of [`Panels`].
+/// The arguments for packing a group of [`Panels`].
 struct PackGroup<'a> {
     rows: Rows<'a>,
     range: Range<usize>,
@@ -97,7 +98,7 @@ impl WithSimd for PackGroup<'_> {
     }
 }
 
-/// Packs a range of rows, at most as many as a group has, into `out`.
+/// Packs a range of rows, at most one group's worth, into `out`.
 ///
 /// # Panics
 /// If a row is missing, or `out` is too short.
@@ -109,7 +110,7 @@ pub fn pack_group<'o, S: Simd>(
     out: &'o mut [f32],
 ) -> Group<'o> {
     let (first, count) = (range.start, range.len());
-    // A function of its own, because every micro-kernel calls it.
+    // A separate function, because every micro-kernel calls it.
     simd.vectorize(Pack { simd, rows, range, out });
     let data = &out[..rows.width * group_rows(S::F32_LANES)];
     Group { data, first, rows: count, panels: count.div_ceil(S::F32_LANES) }
@@ -141,7 +142,7 @@ impl<S: Simd> NullaryFnOnce for Pack<'_, '_, S> {
                 }
                 at += rows;
             }
-            // The last panel is filled up with its last row.
+            // The last panel is padded with copies of its last row.
             let last = block[count - 1];
             block[count..].fill(last);
             pack_rows(self.simd, &block, panel, self.out);
@@ -190,7 +191,8 @@ impl Group<'_> {
 }
 
 /// Computes `out[r] = Σ weights[r][j] · rows[first + j]`, one row after another. The rows of `out`
-/// are contiguous, and as long as `rows`' rows. If a row doesn't exist, they are NaN.
+/// are contiguous, and as long as `rows`' rows. If a row of `rows` doesn't exist, the output is
+/// NaN.
 #[inline(always)]
 pub fn weighted_sums<S: Simd, const R: usize>(
     simd: S,
@@ -240,7 +242,7 @@ fn columns<S: Simd, const R: usize, const P: usize>(
         pulp::as_arrays::<P, _>(S::as_simd_f32s(row).0).0.first().copied()
     };
     let sums = sums_of_runs::<S, R, P>(simd, weights, rows, first, part);
-    // One by one: copying the sums as a whole would keep them in memory all along.
+    // One by one: copying the sums as a whole would keep them in memory throughout.
     unrolled!(r in R => {
         let out = &mut S::as_mut_simd_f32s(&mut out[r * width + column..][..some]).0[..P];
         unrolled!(p in P => { out[p] = sums[r][p]; });
@@ -274,12 +276,11 @@ fn sums_of_runs<S: Simd, const R: usize, const P: usize>(
     sums
 }
 
-/// The micro-kernel of many rows: returns `sums[r] + Σ_k a[r][k] · b(k)` for every row `a[r]`. `b`
+/// The micro-kernel for many rows: returns `sums[r] + Σ_k a[r][k] · b(k)` for every row `a[r]`. `b`
 /// must return a value for every `k`.
 ///
-/// The loop must not contain a panic, not even one that can't happen: the sums would be kept in
-/// memory for the panic's sake instead of in registers. That is why `b` returns an `Option`, and
-/// None ends the loop.
+/// The loop must not contain a panic, not even one that can't happen: because of it, the sums would
+/// be kept in memory instead of in registers. So `b` returns an `Option`, and None ends the loop.
 #[inline(always)]
 fn outer_products<S: Simd, const R: usize, const P: usize>(
     simd: S,

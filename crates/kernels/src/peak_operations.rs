@@ -1,4 +1,4 @@
-//! The number of operations per second that this machine does when nothing has to be fetched.
+//! Measures how many operations per second this machine does when no data has to be fetched.
 
 use crate::bandwidth::best_rate;
 use crate::instruction_set::arch;
@@ -9,12 +9,12 @@ use pulp::{Simd, WithSimd};
 /// in each: with fewer sums, the processor waits for its own results.
 const SUMS: usize = 8;
 
-/// Multiply-adds to each sum in one try, which takes some milliseconds.
+/// Multiply-adds to each sum in one try, which takes a few milliseconds.
 const STEPS: usize = 1 << 21;
 
 /// Returns the f32 operations per second that all threads do together, the best of `tries`:
-/// multiply-adds of vectors that stay in registers, each lane counting as two operations. It is the
-/// limit on prefill.
+/// multiply-adds of vectors that stay in registers, each lane counting as two operations. This rate
+/// limits prefill.
 pub fn peak_operations(tries: usize) -> f64 {
     best_rate(tries, || {
         let lanes = rayon::broadcast(|_| arch().dispatch(MultiplyAdds));
@@ -30,8 +30,8 @@ impl WithSimd for MultiplyAdds {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> usize {
-        // Hidden from the compiler, which would otherwise compute the sums itself. They stay
-        // finite.
+        // The inputs are hidden from the compiler, which would otherwise compute the sums itself.
+        // The sums stay finite.
         let x = simd.splat_f32s(std::hint::black_box(0.5));
         let y = simd.splat_f32s(std::hint::black_box(1e-3));
         let mut sums = [simd.splat_f32s(0.0); SUMS];

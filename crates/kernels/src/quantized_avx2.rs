@@ -1,11 +1,11 @@
 //! Products of a tile with AVX2. A vector holds four bytes from each of eight rows.
 //!
 //! The only byte product, `vpmaddubsw`, multiplies unsigned with signed bytes and adds pairs of
-//! products in 16 bits. Q4's integers are unsigned, and eight such sums of at most `2 * 15 * 127`
-//! fit in 16 bits. Q8_0's are widened to 16 bits by shifts, even bytes and odd bytes separately;
-//! `vpmaddwd` then multiplies them with 16-bit activations and adds pairs of products in 32 bits.
-//! Byte products would take just as many instructions, because the signs would first have to move
-//! to the activations.
+//! products in 16 bits. Q4's integers are unsigned, and eight such sums, of at most `2 * 15 * 127`
+//! each, add up within 16 bits. Q8_0's are widened to 16 bits by shifts, even bytes and odd bytes
+//! separately; `vpmaddwd` then multiplies them with 16-bit activations and adds pairs of products
+//! in 32 bits. Byte products would take just as many instructions, because the signs would first
+//! have to move to the activations.
 
 use crate::prefetch::{prefetch, AHEAD};
 use crate::quantized_kernel::{BlockType, TILE_ROWS};
@@ -94,8 +94,8 @@ fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[_
         let (scales, integers) = block.split_at(BYTES - 16 * TILE_ROWS);
         let mut pairs = [[_mm256_setzero_si256(); 2]; M];
         let chunks = integers.as_chunks::<64>().0;
-        // There are four. If the compiler knew that, it would unroll the loop, start with all
-        // products at once, and keep their sums in memory.
+        // There are four chunks. If the compiler knew that, it would unroll the loop, start with
+        // all products at once, and keep their sums in memory.
         for k in 0..black_box(chunks.len()).min(chunks.len()) {
             let w: [__m256i; 2] = cast(chunks[k]);
             let shifted = [_mm256_srli_epi16::<4>(w[0]), _mm256_srli_epi16::<4>(w[1])];

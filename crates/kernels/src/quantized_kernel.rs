@@ -1,11 +1,11 @@
-//! Products with quantized weights: activations are quantized to small integers too, and integers
+//! Products with quantized weights: activations are quantized to small integers, too, and integers
 //! are multiplied with integers. (`quantized_rows.rs` explains the bit widths.)
 //!
 //! Sixteen rows of weights are interleaved in a *tile*, so that a vector holds some bytes of each
 //! row and nothing is summed across a vector. Every sum has a fixed order, regardless of the
 //! instruction set and the number of rows of `x`: block by block, each one exact as an integer,
-//! then scaled and added as f32. So a row in a batch of any size gets bit for bit the result it
-//! gets on its own.
+//! then scaled and added as f32. So a row gets bit for bit the same result in a batch of any size
+//! as on its own.
 
 use crate::bandwidth::{best_rate, count};
 use crate::instruction_set::{instruction_set, InstructionSet};
@@ -77,7 +77,7 @@ pub fn quantized_linear(x: &[f32], inner: usize, weights: &[TiledWeights<'_>]) -
 /// as [`InstructionSet::Scalar`].
 ///
 /// # Panics
-/// As [`quantized_linear`].
+/// Same as [`quantized_linear`].
 pub fn quantized_linear_by(
     set: InstructionSet,
     x: &[f32],
@@ -108,7 +108,7 @@ pub fn quantized_linear_by(
 /// Returns the integer operations per second that all threads do together, the best of `tries`:
 /// products of Q4_0, the fastest format, with a tile and rows that stay in the L1 cache. A product
 /// and the addition of its result count as two operations, as in
-/// [`peak_operations`](crate::peak_operations). It is the limit on prefill with quantized weights.
+/// [`peak_operations`](crate::peak_operations). This rate limits prefill with quantized weights.
 pub fn peak_integer_operations(tries: usize) -> f64 {
     let (set, kind) = (instruction_set(), BlockType::Q4_0);
     let (blocks, rows) = (16, max_rows(set, kind));
@@ -127,11 +127,11 @@ pub fn peak_integer_operations(tries: usize) -> f64 {
     })
 }
 
-/// Tile products in one try of [`peak_integer_operations`], which takes about a millisecond.
+/// Tile products in each try of [`peak_integer_operations`], which takes about a millisecond.
 const PEAK_STEPS: usize = 4096;
 
-/// Some tiles, and the place for their products: for each row of `x`, these tiles' columns of the
-/// result.
+/// Some tiles, and the destination of their products: for each row of `x`, these tiles' columns of
+/// the result.
 struct Block<'a> {
     kind: BlockType,
     tiles: &'a [u8],
@@ -172,8 +172,8 @@ impl Block<'_> {
 /// Maximum number of rows of `x` at a time, over all instruction sets.
 pub(crate) const MAX_ROWS: usize = 8;
 
-/// Returns the maximum number of rows of `x` that a tile is multiplied with at a time, which the
-/// number of registers determines.
+/// Returns the maximum number of rows of `x` that a tile is multiplied with at a time. It depends
+/// on the number of registers.
 const fn max_rows(set: InstructionSet, kind: BlockType) -> usize {
     match (set, kind) {
         (InstructionSet::Avx512Vnni, _) => MAX_ROWS,

@@ -1,6 +1,6 @@
 //! Activations as small integers, with one scale per 32 numbers. For four-bit weights they have
 //! eight bits, as in GGUF's Q8_0. For eight-bit weights they have sixteen: with eight, rounding the
-//! activations would cost a text about as much as rounding the weights does.
+//! activations would degrade a text about as much as rounding the weights does.
 
 use crate::instruction_set::InstructionSet;
 use crate::quantized_kernel::{BlockType, BLOCK};
@@ -9,7 +9,7 @@ use crate::unrolled::unrolled;
 use half::f16;
 use rayon::prelude::*;
 
-/// Number of values from which several threads share the quantizing.
+/// Minimum number of values for which several threads share the work.
 const SERIAL: usize = 1 << 16;
 
 /// A block of 32 numbers in a row: `scale * q`.
@@ -19,7 +19,7 @@ pub struct XBlock {
     /// The integers, from -127 to 127.
     pub q: [i8; BLOCK],
     /// The scale, rounded to f16 as in a file. Infinite or NaN if one of the numbers is, which
-    /// makes the products infinite or NaN too.
+    /// makes the products infinite or NaN, too.
     pub scale: f32,
     /// The sum of the integers, needed by weights whose integers are stored with an offset.
     pub sum: i32,
@@ -28,7 +28,7 @@ pub struct XBlock {
 impl Quantized for XBlock {
     const ZERO: Self = Self { q: [0; BLOCK], scale: 0.0, sum: 0 };
 
-    /// As in ggml's `quantize_row_q8_0`.
+    /// Quantizes like ggml's `quantize_row_q8_0`.
     #[inline(always)]
     fn set(&mut self, x: &[f32; BLOCK]) {
         let (scale, inverse) = scale(x, 127.0);
@@ -64,7 +64,7 @@ pub fn rows<B, const M: usize>(x: &[B]) -> [&[B]; M] {
     rows
 }
 
-/// The largest 16-bit integer that is made of two bytes from -127 to 127.
+/// The largest 16-bit integer that can be split into two bytes from -127 to 127.
 pub const WIDE: i16 = 127 * 256 + 127;
 
 /// Returns the index of number `i` of 32 in a [`WideXBlock`].
@@ -101,13 +101,13 @@ trait Quantized: Copy + Send {
 #[inline(always)]
 fn scale(x: &[f32; BLOCK], steps: f32) -> (f32, f32) {
     // Without the sign, the bits of an f32 grow with its magnitude, and infinity and NaN are the
-    // largest of all. So the maximum also shows whether there is one of those.
+    // largest of all. So the maximum also shows whether a number is infinite or NaN.
     let largest = x.iter().fold(0, |largest, x| (x.to_bits() & 0x7fff_ffff).max(largest));
     let scale = f32::from_bits(largest) / steps;
     (scale, if scale == 0.0 { 0.0 } else { 1.0 / scale })
 }
 
-/// Rows of activations, in row-major order, in the integer formats that some weights need.
+/// Rows of activations, in row-major order, in each integer format that the weights need.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct XRows<'a> {
     /// For four-bit weights.
@@ -167,7 +167,7 @@ fn quantize_rows<B: Quantized>(set: InstructionSet, x: &[f32], inner: usize) -> 
 fn quantize_by<B: Quantized>(set: InstructionSet, x: &[f32], blocks: &mut [B]) {
     #[cfg(target_arch = "x86_64")]
     if set != InstructionSet::Scalar {
-        // SAFETY: only instruction sets that this machine has get here, and every x86 one other
+        // SAFETY: only instruction sets that this machine has get here, and every x86 set other
         // than Scalar implies AVX2.
         unsafe { quantize_with_avx2(x, blocks) };
         return;

@@ -1,10 +1,10 @@
-//! Where the keys and values of a head are: in blocks, one row of numbers for each position. A
-//! cache that isn't made of blocks counts as a single one.
+//! The location of a head's keys or values: in blocks, with one row of numbers per position. A
+//! cache that isn't made of blocks counts as a single block.
 
 /// The keys or values of one head of one sequence.
 #[derive(Clone, Copy)]
 pub struct Rows<'a> {
-    /// The numbers, from the first one of this head in block 0 on.
+    /// The numbers, starting with this head's first one in block 0.
     pub data: &'a [f32],
     /// The blocks, in order.
     pub table: &'a [u32],
@@ -19,7 +19,7 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Returns the rows from a position on.
+    /// Returns the rows starting at a position.
     #[inline(always)]
     pub fn from(self, position: usize) -> Runs<'a> {
         let (block, slot) = (position / self.block_size, position % self.block_size);
@@ -35,10 +35,10 @@ pub struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// Returns the numbers of the next `most` rows, or of as many as are left in their block, and
-    /// how many rows that is. None if `most` is 0, or a row doesn't exist.
+    /// Returns the numbers of the next rows, at most `most` and only to the end of their block, and
+    /// the number of these rows. None if `most` is 0, or a row doesn't exist.
     ///
-    /// It never panics: a loop that contains a panic keeps its sums in memory.
+    /// This function never panics, because a loop that contains a panic keeps its sums in memory.
     #[inline(always)]
     pub fn next(&mut self, most: usize) -> Option<(&'a [f32], usize)> {
         let Rows { data, table, block_size, block_stride, stride, width } = self.rows;

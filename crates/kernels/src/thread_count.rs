@@ -1,5 +1,5 @@
 //! The number of threads that share a product. The course's runner compiles this file too, because
-//! the engine and the programs that the runner starts have to agree.
+//! the engine and the programs that the runner starts must use the same number.
 
 /// Returns the number of threads for products: the physical cores (on Apple's chips, the fast
 /// ones), but never more than this process may use.
@@ -13,7 +13,8 @@ pub fn default_threads() -> usize {
 }
 
 /// Returns the maximum that an environment variable can ask for: four threads per core, and at
-/// least 16. More would only wait for each other; with thousands, for minutes.
+/// least 16. More threads would only wait for each other, and thousands of them would do so for
+/// minutes.
 fn most_threads() -> usize {
     4 * std::thread::available_parallelism().map_or(4, usize::from).max(4)
 }
@@ -24,7 +25,7 @@ pub fn threads_asked_for(variable: &str) -> Option<usize> {
     let digits = std::env::var(variable).ok()?.trim().trim_start_matches('+').to_string();
     let a_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let most = most_threads();
-    // A number that overflows usize is capped too.
+    // A number that overflows usize is also capped.
     let count = digits.parse().unwrap_or(most).min(most);
     (a_number && count > 0).then_some(count)
 }

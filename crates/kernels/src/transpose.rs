@@ -1,5 +1,5 @@
-//! Packs rows side by side, as many as a vector has lanes: the first number of each row, then the
-//! second of each, and so on. Squares of numbers are transposed in registers.
+//! Packs one row per vector lane side by side: the first number of each row, then the second of
+//! each, and so on. Squares of numbers are transposed in registers.
 
 use crate::panels::max_panels;
 use crate::unrolled::unrolled;
@@ -34,7 +34,7 @@ pub fn pack_rows<S: Simd>(simd: S, rows: &[&[f32]; MAX_LANES], panel: usize, out
     }
 }
 
-/// Packs as many numbers of each row as fill whole squares. Returns how many that was.
+/// Packs as many numbers of each row as fill whole squares. Returns that number.
 ///
 /// pulp has no shuffles for a generic vector type, so this looks up the type. It is known when the
 /// function is compiled, and only one branch remains.
@@ -88,8 +88,8 @@ fn all_squares<S: Transpose<N, P>, const N: usize, const P: usize>(
 
 /// Packs `C` squares, starting at square `first`.
 ///
-/// Neither loads nor stores of a square can panic: then it would be kept in memory, not in
-/// registers. All bounds are checked before the loop.
+/// Loads and stores of a square must not be able to panic, or the square would be kept in memory
+/// instead of in registers. So all bounds are checked before the loop.
 #[inline(always)]
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn some_squares<S: Transpose<N, P>, const N: usize, const P: usize, const C: usize>(

@@ -20,7 +20,7 @@ pub trait WeightType: Copy + Into<f32> + Send + Sync + 'static {
         None
     }
 
-    /// Whether pairs of 16-bit numbers are aligned to four bytes.
+    /// Returns true if pairs of 16-bit numbers are aligned to four bytes.
     fn pairs_are_aligned(row: &[Self]) -> bool {
         (row.as_ptr() as usize).is_multiple_of(4)
     }
@@ -74,7 +74,7 @@ impl WeightType for f16 {
         pairs::<S, Self>(row)
     }
 
-    /// f16 has 5 exponent bits where f32 has 8. Moved into position, they stand for 2^-112 of the
+    /// f16 has 5 exponent bits where f32 has 8. Moved into position, they represent 2^-112 of the
     /// value, so the result is scaled back up. If all 5 are set (infinity or NaN), all 8 have to
     /// be.
     #[inline(always)]

@@ -1,5 +1,5 @@
-//! Products with quantized weights: by hand, and for every instruction set that this machine has,
-//! compared with plain code bit for bit.
+//! Products with quantized weights: worked by hand, and compared bit for bit with plain code for
+//! every instruction set that this machine has.
 
 use candecode_kernels::{
     quantized_linear, quantized_linear_by, BlockType, InstructionSet, TiledWeights, TILE_ROWS,
@@ -8,7 +8,7 @@ use half::f16;
 
 const KINDS: [BlockType; 3] = [BlockType::Q8_0, BlockType::Q4_0, BlockType::Q4_1];
 
-/// A generator of numbers for tests (xorshift).
+/// A random number generator for tests (xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -19,12 +19,13 @@ impl Numbers {
         self.0
     }
 
-    /// From -1 to 1.
+    /// Returns a number from -1 to 1.
     fn float(&mut self) -> f32 {
         (self.next() % 20_001) as f32 / 10_000.0 - 1.0
     }
 
-    /// Tiles whose scales are random and whose integers are all that there are, -128 among them.
+    /// Returns tiles with random scales and random integers, which can have any value, including
+    /// -128.
     fn tiles(&mut self, kind: BlockType, out: usize, inner: usize) -> Vec<u8> {
         let scales = if kind == BlockType::Q4_1 { 2 } else { 1 } * TILE_ROWS;
         let mut tiles = vec![];
@@ -48,7 +49,7 @@ fn bits(numbers: &[f32]) -> Vec<u32> {
     numbers.iter().map(|x| x.to_bits()).collect()
 }
 
-/// One block of sixteen rows that hold the same.
+/// Returns one block of sixteen equal rows.
 fn tile(scales: &[f32], integers: &[u8]) -> Vec<u8> {
     let mut tile = vec![];
     for scale in scales {
@@ -60,8 +61,9 @@ fn tile(scales: &[f32], integers: &[u8]) -> Vec<u8> {
     tile
 }
 
-/// The activations are 127, 1, 0, 0, … and 2 at place 16. As bytes they have the scale 1, as words
-/// of 16 bits the scale 1 / 257, so that the largest is 32,639: as integers they are exact.
+/// The activations are 127, 1, 0, 0, …, and 2 at index 16. As bytes they have a scale of 1; as
+/// 16-bit words they have a scale of 1 / 257, where the largest is 32,639. Both represent them
+/// exactly.
 #[test]
 fn products_of_one_block_by_hand() {
     let mut x = vec![0f32; 32];
@@ -88,7 +90,7 @@ fn products_of_one_block_by_hand() {
     }
 }
 
-/// A set that the machine lacks is plain code here, and then this says nothing.
+/// For a set that the machine lacks, plain code runs instead, and the comparison proves nothing.
 #[test]
 fn every_instruction_set_equals_plain_code_bit_for_bit() {
     let mut numbers = Numbers(11);
@@ -122,7 +124,7 @@ fn the_largest_integers_do_not_overflow() {
 }
 
 #[test]
-fn a_row_in_a_batch_gets_what_it_gets_alone() {
+fn a_row_gets_the_same_result_in_a_batch_as_alone() {
     let mut numbers = Numbers(5);
     for kind in KINDS {
         let (out, inner, rows) = (700, 576, 70);
@@ -152,7 +154,7 @@ fn matrices_that_share_an_input_are_multiplied_as_if_alone() {
 }
 
 #[test]
-fn a_number_that_is_none_is_not_hidden() {
+fn nan_and_infinity_are_not_hidden() {
     let tiles = tile(&[1.0], &[1; 32]);
     let w = TiledWeights { kind: BlockType::Q8_0, out: 2, tiles: &tiles };
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
@@ -167,7 +169,7 @@ fn a_number_that_is_none_is_not_hidden() {
 }
 
 #[test]
-fn a_set_is_asked_for_by_its_name() {
+fn an_instruction_set_is_chosen_by_name() {
     assert_eq!(InstructionSet::named("scalar"), Ok(InstructionSet::Scalar));
     let unknown = InstructionSet::named("sse9").unwrap_err();
     assert!(unknown.contains("CANDECODE_SIMD") && unknown.contains("scalar"), "{unknown}");

@@ -8,11 +8,11 @@ use candle_core::{bail, Result};
 pub enum EarlyStopping {
     /// As soon as `num_beams` sequences have finished.
     True,
-    /// When the best running sequence, at its current length, can't beat the worst finished one. A
-    /// heuristic, and HF's default.
+    /// When the best running sequence, at its current length, can't beat the worst finished one.
+    /// This is a heuristic, and HF's default.
     False,
-    /// When it couldn't even at the best length still possible, which is the longest if the penalty
-    /// is above 0.
+    /// When the best running sequence couldn't beat the worst finished one even at the best length
+    /// it can still reach: the longest if the penalty is above 0.
     Never,
 }
 
@@ -31,7 +31,7 @@ pub struct BeamParams {
 }
 
 impl BeamParams {
-    /// Checks that the settings describe a search.
+    /// Checks that the settings are valid.
     ///
     /// # Errors
     /// If there are no beams, if the number of sequences to return is 0 or exceeds the number of

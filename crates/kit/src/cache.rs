@@ -12,8 +12,8 @@ pub struct View {
     pub k: Tensor,
     /// Values, in the same shape.
     pub v: Tensor,
-    /// In a cache made of blocks (day 21), where each sequence's positions are. None: `k` and `v`
-    /// are the positions themselves, in order.
+    /// In a cache made of blocks (day 21), the location of each sequence's positions. None: `k` and
+    /// `v` are the positions themselves, in order.
     pub pages: Option<Arc<Pages>>,
 }
 
@@ -32,10 +32,10 @@ impl View {
 /// All rows hold the same number of positions, so shorter rows are padded on the left. You write
 /// the caches that actually store something on day 10; until then there is [`NoCache`].
 pub trait Cache {
-    /// Prepares for the step whose keys and values are about to be appended. A model calls it once,
-    /// before its first layer. Only a cache made of blocks has something to do here; every other
-    /// one refuses a step that puts several sequences in one line ([`Step::chunks`]), because it
-    /// would take them for a single one.
+    /// Prepares for a step whose keys and values are about to be appended. A model calls this once
+    /// per step, before its first layer. Only a cache made of blocks has work to do here. Every
+    /// other cache rejects a step that puts several sequences in one line ([`Step::chunks`]),
+    /// because it would treat them as a single sequence.
     ///
     /// # Errors
     /// If the cache can't hold such a step, or has no room for it.
@@ -57,7 +57,8 @@ pub trait Cache {
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View>;
 
     /// Returns the number of positions appended and not truncated, which is the next token's
-    /// position. It advances once the last layer has appended. Evicted positions count, too.
+    /// position. The length advances once the last layer has appended, and includes evicted
+    /// positions.
     fn len(&self) -> usize;
 
     /// Returns true before the first token.
@@ -125,7 +126,7 @@ impl Cache for NoCache {
 
     fn truncate(&mut self, len: usize) -> Result<()> {
         if len > 0 {
-            bail!("NoCache is empty, it cannot be truncated to {len} positions")
+            bail!("NoCache is empty; it cannot be truncated to {len} positions")
         }
         Ok(())
     }
@@ -146,7 +147,7 @@ impl Batch for NoCache {
 
     fn trim(&mut self, front: usize) -> Result<()> {
         if front > 0 {
-            bail!("NoCache is empty, it has no {front} positions to trim")
+            bail!("NoCache is empty; it has no {front} positions to trim")
         }
         Ok(())
     }

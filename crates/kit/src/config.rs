@@ -92,8 +92,8 @@ impl ModelConfig {
     /// Parses the text of a `config.json`.
     ///
     /// # Errors
-    /// If it is not JSON, is inconsistent, or asks for something day 5's model doesn't implement.
-    /// The message names the key and the value.
+    /// If the text is not JSON, is inconsistent, or requires something that day 5's model doesn't
+    /// implement. The message names the key and the value.
     pub fn from_json(text: &str) -> Result<Self> {
         let json: Value = serde_json::from_str(text).context("not a model configuration")?;
         let keys = json.as_object().context("not a model configuration: expected a JSON object")?;
@@ -103,8 +103,8 @@ impl ModelConfig {
     }
 
     /// Takes the EOS ids from a `generation_config.json`, which overrides `config.json`, as in
-    /// transformers. If it has none, those from `config.json` stay, as in vLLM; in transformers,
-    /// the text would never end.
+    /// transformers. If it has none, the ids from `config.json` stay in effect, as in vLLM; in
+    /// transformers, the text would never end.
     ///
     /// # Errors
     /// If its `eos_token_id` is neither an id, nor a list of ids, nor null.
@@ -139,7 +139,10 @@ impl ModelConfig {
             ("max_position_embeddings", self.max_position_embeddings, 1 << 26),
         ] {
             ensure!(value > 0, "{key} is 0; it must be at least 1");
-            ensure!(value <= limit, "{key} is {value}, which no model has; is the file damaged?");
+            ensure!(
+                value <= limit,
+                "{key} is {value}, a value that no model has; is the file damaged?"
+            );
         }
         let (heads, kv) = (self.num_attention_heads, self.num_key_value_heads);
         ensure!(
@@ -253,7 +256,7 @@ impl Keys<'_> {
         let found = self.text(ACTIVATION)?.unwrap_or(names[0]);
         ensure!(
             names.contains(&found),
-            "the activation is {}; for this model_type candecode has \"{}\"",
+            "the activation is {}; for this model_type candecode supports \"{}\"",
             quoted(found),
             names[0]
         );
@@ -263,8 +266,8 @@ impl Keys<'_> {
     /// Rejects options that change the output in transformers but that day 5's model doesn't
     /// implement. Ignoring them would produce different text.
     ///
-    /// GPT-2's `reorder_and_upcast_attn` is fine: it asks for attention's products in f32, and ours
-    /// already are.
+    /// GPT-2's `reorder_and_upcast_attn` is accepted: it only makes attention use f32, which ours
+    /// always does.
     fn refuse_other_mathematics(&self, family: Family, context: usize) -> Result<()> {
         self.refuse_windows(family, context)?;
         for (key, done, instead) in [
@@ -276,10 +279,10 @@ impl Keys<'_> {
             (
                 "scale_attn_by_inverse_layer_idx",
                 false,
-                "candecode scales the scores alike in every layer",
+                "candecode scales the scores the same way in every layer",
             ),
-            ("is_causal", true, "candecode has causal attention only"),
-            ("is_encoder_decoder", false, "candecode runs decoders only"),
+            ("is_causal", true, "candecode supports only causal attention"),
+            ("is_encoder_decoder", false, "candecode runs only decoders"),
         ] {
             let found = self.flag(key)?.unwrap_or(done);
             ensure!(found == done, "{key} is {found}; {instead}");
@@ -287,17 +290,17 @@ impl Keys<'_> {
         let partial = self.number(&["partial_rotary_factor"])?.unwrap_or(1.0);
         ensure!(
             partial == 1.0,
-            "partial_rotary_factor is {partial}; candecode turns the whole head"
+            "partial_rotary_factor is {partial}; candecode rotates the whole head"
         );
         ensure!(
             !self.has("quantization_config"),
-            "quantization_config: the weights are quantized; candecode reads f32, bf16 and f16, \
-                take the model they were made from"
+            "quantization_config: the weights are quantized; candecode reads f32, bf16 and f16; \
+                use the model they were made from"
         );
         let layers = self.0.get("per_layer_config").filter(|layers| !is_empty(layers));
         ensure!(
             layers.is_none(),
-            "per_layer_config: candecode has one configuration for all layers"
+            "per_layer_config: candecode uses one configuration for all layers"
         );
         Ok(())
     }
@@ -315,7 +318,7 @@ impl Keys<'_> {
         let chunk = self.count(&["attention_chunk_size"])?.filter(|chunk| *chunk < context);
         ensure!(
             chunk.is_none(),
-            "attention_chunk_size is {}; candecode has full attention only",
+            "attention_chunk_size is {}; candecode supports only full attention",
             chunk.unwrap_or(0)
         );
         let kinds = self.list("layer_types")?;
@@ -326,28 +329,28 @@ impl Keys<'_> {
             _ => false,
         };
         if let Some(kind) = kinds.into_iter().flatten().find(|kind| !full(kind)) {
-            bail!("layer_types has {}; candecode has \"full_attention\" only", shown(kind))
+            bail!("layer_types has {}; candecode supports only \"full_attention\"", shown(kind))
         }
         if kinds.is_some() || !shorter {
             return Ok(());
         }
         let window = window.unwrap_or(0);
         if !qwen {
-            bail!("sliding_window is {window}; candecode has full attention only")
+            bail!("sliding_window is {window}; candecode supports only full attention")
         }
         let first = self.count(&["max_window_layers"])?.unwrap_or(28);
         let layers = self.count(LAYERS)?.unwrap_or(0);
         ensure!(
             first >= layers,
             "use_sliding_window is true, with sliding_window {window} from layer {first} on; \
-                candecode has full attention only"
+                candecode supports only full attention"
         );
         Ok(())
     }
 
     /// Reads RoPE's base and scaling. transformers 5 writes `rope_parameters`; version 4 wrote
-    /// `rope_theta` and `rope_scaling`. Both are read, the older first, as in transformers
-    /// (`convert_rope_params_to_dict`).
+    /// `rope_theta` and `rope_scaling`. Both are supported, and `rope_scaling` takes precedence
+    /// over `rope_parameters`, as in transformers (`convert_rope_params_to_dict`).
     fn rope(&self, context: usize) -> Result<(f64, Option<Llama3Scaling>)> {
         let [old, new] = ["rope_scaling", "rope_parameters"]
             .map(|key| self.0.get(key).filter(|table| !is_empty(table)));
@@ -357,11 +360,11 @@ impl Keys<'_> {
         };
         if let Some((key, _)) = table.iter().find(|(_, value)| value.is_object()) {
             let key = quoted(key);
-            bail!("rope_parameters has a table for {key} alone; candecode has one for all layers")
+            bail!("rope_parameters has a table for {key} alone; candecode uses one for all layers")
         }
         if let Some(factor) = table.get("partial_rotary_factor").filter(|f| f.as_f64() != Some(1.0))
         {
-            bail!("partial_rotary_factor is {}; candecode turns the whole head", shown(factor))
+            bail!("partial_rotary_factor is {}; candecode rotates the whole head", shown(factor))
         }
         let theta = match table.get("rope_theta") {
             Some(theta) => theta.as_f64().context("rope_parameters.rope_theta is not a number")?,
@@ -402,7 +405,7 @@ impl Keys<'_> {
             }
             Some(_) => {
                 let kind = kind.map_or(String::new(), shown);
-                bail!("rope_type is {kind}; candecode has \"default\" and \"llama3\"")
+                bail!("rope_type is {kind}; candecode supports \"default\" and \"llama3\"")
             }
         };
         Ok((theta, scaling))
@@ -463,7 +466,7 @@ impl Keys<'_> {
     }
 
     fn text(&self, names: &[&str]) -> Result<Option<&str>> {
-        self.read(names, "a text", Value::as_str)
+        self.read(names, "a string", Value::as_str)
     }
 
     fn list(&self, name: &str) -> Result<Option<&Vec<Value>>> {

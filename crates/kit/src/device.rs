@@ -21,8 +21,8 @@ pub fn device(name: &str) -> Result<Device> {
     };
     if !built {
         bail!(
-            "this build has no {name}; `cargo xtask run --device {name}` builds it in, or use \
-            --device cpu"
+            "this build doesn't support {name}; use `cargo xtask run --device {name}`, which \
+            adds it, or --device cpu"
         )
     }
     let opened = if name == "metal" { Device::new_metal(0) } else { Device::new_cuda(0) };
@@ -63,10 +63,10 @@ pub fn activation_dtype(weights: DType, device: &Device) -> DType {
     }
 }
 
-/// Applies an operation that is implemented for the CPU only, such as a `CustomOp1` to `CustomOp3`
-/// without Metal or CUDA code, for which candle would fail with "no metal implementation". Tensors
-/// on another device are copied to the CPU and the result is copied back, which waits for the
-/// device each time.
+/// Applies an operation that is implemented only for the CPU. For a `CustomOp1`, `CustomOp2` or
+/// `CustomOp3` without Metal or CUDA code, candle itself would fail with "no metal implementation".
+/// Tensors on another device are copied to the CPU, and the result is copied back. Each copy waits
+/// for the device.
 ///
 /// `operation` receives the tensors in the same order, all on the CPU.
 ///

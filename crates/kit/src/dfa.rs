@@ -10,20 +10,21 @@ use tokenizers::NormalizedString;
 pub use regex_automata::util::primitives::StateID;
 
 /// Maximum length, in characters, of a pattern that the whole text must match. The parser has its
-/// own limit of 250 nested brackets.
+/// own limit of 250 levels of nesting.
 ///
-/// A server compiles patterns from strangers, and nine characters, `\w{99999}`, can demand
-/// gigabytes and minutes. These limits are sizes, not times, so every machine accepts and rejects
-/// the same patterns. Accepted patterns compile within a second and 100 MB. A list of blocked words
-/// can be long but can't blow up, so its limits are far higher.
+/// A server compiles patterns from strangers, and a pattern of nine characters, `\w{99999}`, can
+/// take gigabytes of memory and minutes to compile. These limits are sizes, not times, so every
+/// machine accepts and rejects the same patterns. Accepted patterns compile within a second and 100
+/// MB. A list of blocked words can be long but can't blow up, so its limits are far higher.
 const MOST_CHARS: usize = 1 << 15;
 
 /// Maximum number of states. Day 14's `live_states` visits every one.
 const MOST_STATES: usize = 1 << 18;
 
-/// Returns the maximum bytes for the sets of NFA states that the automaton's states stand for.
-/// Building the automaton walks each set once per byte class (there are `classes`), so this bounds
-/// the time. A pattern without choices has one NFA state per set and needs no limit.
+/// Returns the maximum size, in bytes, of the sets of NFA states that the automaton's states
+/// represent. Building the automaton walks each set once for each of the `classes` byte classes, so
+/// this also bounds the time. A pattern without choices has one NFA state per set and needs no
+/// limit.
 fn most_set_bytes(nfa: &NFA, classes: usize) -> Option<usize> {
     let choice = |state: &State| matches!(state, State::Union { .. } | State::BinaryUnion { .. });
     // The crate always adds one union at the start, to search from any position.
@@ -50,7 +51,7 @@ impl Dfa {
     /// Compiles an automaton that finds matches starting at the first byte of the text.
     ///
     /// # Errors
-    /// As [`Dfa::search`].
+    /// Same as [`Dfa::search`].
     pub fn anchored(pattern: &str) -> Result<Self> {
         Self::compile(pattern, StartKind::Anchored, Anchored::Yes)
     }
@@ -68,7 +69,7 @@ impl Dfa {
         let hir = hir.map_err(|e| refused(syntax_error(pattern, &e)))?;
         if hir.properties().look_set().contains_word_unicode() {
             return Err(refused(
-                r"a word border of Unicode needs more than a byte; write (?-u:\b) for \b".into(),
+                r"a Unicode word boundary needs more than one byte; write (?-u:\b) for \b".into(),
             ));
         }
         let too_large = || {

@@ -47,7 +47,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds one draft and its verdict, after which `written` tokens joined the sequence.
+    /// Adds one draft and its verdict. `written` is the number of tokens added to the sequence.
     pub fn add(&mut self, draft: &Draft, verdict: &Verdict, written: usize) {
         self.passes += 1;
         self.drafted += draft.tokens.len();
@@ -56,7 +56,7 @@ impl Counts {
     }
 }
 
-/// Candidate continuations of a sequence that share their beginnings.
+/// Candidate continuations of a sequence, stored as a tree so that common beginnings are shared.
 ///
 /// Node 0 is the root: the last token of the sequence itself, which the target hasn't read yet.
 /// Every other node proposes a token to follow its parent, and comes after it in these lists.
@@ -74,7 +74,7 @@ pub struct DraftTree {
 }
 
 impl DraftTree {
-    /// Returns a tree of nothing but its root.
+    /// Returns a tree with only a root.
     pub fn new(root: u32) -> Self {
         let (parents, depths, probs) = (vec![None], vec![0], vec![Vec::new()]);
         Self { tokens: vec![root], parents, depths, probs }
@@ -85,7 +85,7 @@ impl DraftTree {
         self.tokens.len()
     }
 
-    /// Adds a child to a node, after the children it has, and returns the new node.
+    /// Adds a child to a node, after its existing children, and returns the new node.
     pub fn add(&mut self, parent: usize, token: u32, probs: Vec<f32>) -> usize {
         self.tokens.push(token);
         self.parents.push(Some(parent));
@@ -112,11 +112,11 @@ impl DraftTree {
 /// Proposes a tree of tokens for the target model to verify.
 pub trait TreeDrafter {
     /// Returns a tree that grows from the last of `input.tokens`. A node at depth `d` has at most
-    /// `shape[d]` children, so the tree is at most `shape.len()` deep. A tree of nothing but its
-    /// root is allowed.
+    /// `shape[d]` children, so the tree is at most `shape.len()` deep. A tree with only a root is
+    /// allowed.
     ///
-    /// `hidden`, `(1, C)`, is the state from which the target chose the last token, if the target
-    /// returns its states. `uniform` returns random numbers in [0, 1).
+    /// `hidden`, `(1, C)`, is the hidden state from which the target chose the last token, if the
+    /// target returns its states. `uniform` returns random numbers in [0, 1).
     ///
     /// # Errors
     /// If the drafter's model fails.
@@ -132,8 +132,8 @@ pub trait TreeDrafter {
 /// The result of verifying a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Walk {
-    /// The accepted nodes, from the root on; the root is always one of them.
+    /// The accepted nodes, starting with the root, which is always accepted.
     pub path: Vec<usize>,
-    /// The token after the last of them.
+    /// The token after the last accepted node.
     pub next: u32,
 }

@@ -55,8 +55,8 @@ pub fn quoted(text: impl std::fmt::Display) -> String {
 /// Formats text from a file or client for a message: control and invisible characters are escaped,
 /// and the text is cut off after 200 characters.
 ///
-/// Also useful for numbers, JSON and `format_args!("{shape:?}")`, which can be too long for a
-/// message as well.
+/// Also useful for numbers, JSON and `format_args!("{shape:?}")`, which can also be too long for a
+/// message.
 pub fn shown(text: impl std::fmt::Display) -> String {
     let text = text.to_string();
     let mut rest = text.chars();
@@ -71,7 +71,8 @@ pub fn shown(text: impl std::fmt::Display) -> String {
 fn push_visible(mut text: String, c: char) -> String {
     match c {
         '"' | '\'' | '\\' => text.push(c),
-        // The leading letter keeps combining accents unescaped: a lone one would be escaped, too.
+        // The leading letter keeps combining accents unescaped: an accent on its own would be
+        // escaped.
         _ => text.extend(String::from_iter(['a', c]).escape_debug().skip(1)),
     }
     text

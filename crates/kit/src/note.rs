@@ -1,4 +1,4 @@
-//! Notes to the reader on standard error. Failing to write one has no other effect.
+//! Notes to the user on standard error. Failing to write one is not an error.
 
 use std::io::Write as _;
 

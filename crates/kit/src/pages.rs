@@ -1,10 +1,10 @@
-//! A cache made of blocks (day 21): where the positions of a sequence are, and how new ones get
-//! there.
+//! A cache made of blocks (day 21): the location of each sequence's positions, and writing new
+//! ones.
 
 use candle_core::{bail, CpuStorage, InplaceOp2, Layout, Result, Tensor};
 
-/// Where the keys and values of some sequences are, in a cache made of blocks (vLLM's attention
-/// metadata). The new tokens of all sequences stand in one line, sequence after sequence.
+/// The location of some sequences' keys and values in a cache made of blocks (vLLM's attention
+/// metadata). The new tokens of all sequences form one line, one sequence after another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pages {
     /// The number of positions in a block.
@@ -14,7 +14,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Returns the number of new tokens of all sequences.
+    /// Returns the number of new tokens in all sequences.
     pub fn num_new(&self) -> usize {
         self.sequences.iter().map(|sequence| sequence.new).sum()
     }
@@ -23,10 +23,10 @@ impl Pages {
 /// One sequence in a cache made of blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PagedSequence {
-    /// The blocks that hold it, in order: position `p` is in block `block_table[p / block_size]`,
-    /// in slot `p % block_size` of that block.
+    /// The blocks of the sequence, in order: position `p` is in block `block_table[p /
+    /// block_size]`, in slot `p % block_size` of that block.
     pub block_table: Vec<u32>,
-    /// The number of positions held, the new ones included.
+    /// The number of positions held, including the new ones.
     pub len: usize,
     /// The number of new tokens. They are the last of the `len` positions, and each attends to
     /// itself and everything before it.
@@ -38,7 +38,8 @@ pub struct PagedSequence {
 /// block_size` (vLLM `reshape_and_cache`).
 ///
 /// # Errors
-/// If the shapes or types don't match, there is not one slot per token, or a slot is past the pool.
+/// If the shapes or types don't match, the number of slots isn't the number of tokens, or a slot is
+/// past the end of the pool.
 pub fn write_slots(pool: &Tensor, new: &Tensor, slots: &[u32]) -> Result<()> {
     let (blocks, heads, block_size, width) = pool.dims4()?;
     if new.dims() != [1, heads, slots.len(), width] || new.dtype() != pool.dtype() {
@@ -59,8 +60,8 @@ pub fn write_slots(pool: &Tensor, new: &Tensor, slots: &[u32]) -> Result<()> {
     Ok(())
 }
 
-/// [`write_slots`] for f32 on the CPU, where one operation for each token would cost more than the
-/// copy itself.
+/// [`write_slots`] for f32 on the CPU, where one operation per token would cost more than the copy
+/// itself.
 struct Scatter<'a> {
     slots: &'a [u32],
     block_size: usize,

@@ -16,12 +16,13 @@ pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
         .to_string()
 }
 
-/// Location of the last panic in any thread, for [`describe_panic`]. A panic hook can't return it.
+/// Location of the last panic in any thread, for [`describe_panic`]. It is a static because a panic
+/// hook can't return anything.
 static PLACE: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
 
 thread_local! {
     /// Location of this thread's last panic. Thread-local, because checks run in parallel, and
-    /// another may panic before this one is reported.
+    /// another check may panic before this one is reported.
     static HERE: std::cell::Cell<String> = const { std::cell::Cell::new(String::new()) };
 }
 

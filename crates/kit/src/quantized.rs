@@ -13,7 +13,7 @@ pub const BLOCK_SIZE: usize = 32;
 
 /// Rows per tile, as the kernels read them.
 const TILE_ROWS: usize = 16;
-/// Consecutive bytes of a row in a tile.
+/// Number of a row's bytes that are kept together in a tile.
 const TOGETHER: usize = 4;
 
 /// How the numbers of a block are stored. Scales are f16, little endian, and come first.
@@ -27,7 +27,7 @@ pub enum QuantType {
     /// Byte `i` has number `i` in its lower four bits and number `i + 16` in its upper four.
     #[cfg_attr(feature = "clap", value(name = "q4_0"))]
     Q4_0,
-    /// A scale `d`, a smallest number `m`, and 16 bytes as those of Q4_0: a number is `d * q + m`.
+    /// A scale `d`, a minimum `m`, and 16 bytes like those of Q4_0: a number is `d * q + m`.
     #[cfg_attr(feature = "clap", value(skip))]
     Q4_1,
 }

@@ -1,5 +1,5 @@
-//! One generation request: [`SamplingParams`] as a user writes it, [`Request`] as the loops take
-//! it.
+//! One generation request: [`SamplingParams`], as the user writes them, and [`Request`], as the
+//! loops use it.
 
 use crate::{LogitsProcessor, Model, ModelConfig};
 use candle_core::{bail, Result};
@@ -142,7 +142,7 @@ pub struct Request<'a> {
     /// None: no alternatives.
     pub top_logprobs: Option<usize>,
     /// Only requests with the same salt share cached prefixes (day 22; vLLM `cache_salt`). If every
-    /// client has a salt of its own, none can find out what another one has sent.
+    /// client has its own salt, no client can find out what another has sent.
     pub cache_salt: String,
 }
 
@@ -196,7 +196,10 @@ pub fn check_prompt(model: &dyn Model, prompt: &[u32]) -> Result<()> {
         bail!("the prompt is empty; give it at least one token")
     }
     if prompt.len() > context {
-        bail!("the prompt is {} tokens long, the context {context}; shorten it", prompt.len())
+        bail!(
+            "the prompt is {} tokens long, the context {context}; shorten the prompt",
+            prompt.len()
+        )
     }
     Ok(())
 }

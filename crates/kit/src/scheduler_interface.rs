@@ -22,25 +22,25 @@ impl SchedulerLoad {
 /// The state of a scheduler's paged cache, for metrics. All zeros for a scheduler without pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheLoad {
-    /// All blocks.
+    /// Total number of blocks.
     pub blocks: usize,
     /// Blocks that running sequences hold.
     pub blocks_used: usize,
-    /// How many times a sequence has been preempted.
+    /// Number of preemptions so far.
     pub preemptions: usize,
     /// Prompt tokens looked up in the prefix cache so far.
     pub prefix_queries: usize,
-    /// Prompt tokens found there.
+    /// Prompt tokens found in the prefix cache so far.
     pub prefix_hits: usize,
 }
 
-/// A scheduler, as day 20's loop drives it (vLLM's `SchedulerInterface`). Rows are known by the
-/// `id` of their request, which is also the `row` of their tokens.
+/// A scheduler, as day 20's loop drives it (vLLM's `SchedulerInterface`). A row is identified by
+/// its request's `id`, which is also the `row` field of its tokens.
 pub trait SchedulerInterface<'a> {
     /// Adds a request to the scheduler's queue.
     ///
     /// # Errors
-    /// If the request can never run: its prompt doesn't fit the model, for example.
+    /// If the request can never run, for example because its prompt doesn't fit the model.
     fn submit(&mut self, request: Request<'a>) -> Result<()>;
 
     /// Does one indivisible piece of work, such as one prefill, or one pass over all running rows.
@@ -49,7 +49,7 @@ pub trait SchedulerInterface<'a> {
     /// If a single row fails, it ends with a token that carries the error. Other rows continue.
     ///
     /// # Errors
-    /// If the model fails. All rows are lost, but the scheduler is empty and can be used again.
+    /// If the model fails. All rows are lost. The scheduler is then empty and can be used again.
     fn step(&mut self) -> Result<Vec<Token>>;
 
     /// Ends a row early. It may still produce a token in the next step. An unknown `id` is ignored.
@@ -58,7 +58,7 @@ pub trait SchedulerInterface<'a> {
     /// Returns the number of waiting and running rows.
     fn load(&self) -> SchedulerLoad;
 
-    /// Returns the state of its paged cache.
+    /// Returns the state of the scheduler's paged cache.
     fn cache_load(&self) -> CacheLoad {
         CacheLoad::default()
     }

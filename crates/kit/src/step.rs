@@ -8,7 +8,7 @@ pub trait Model {
     /// Returns the model's sizes, context length and special ids.
     fn config(&self) -> &ModelConfig;
 
-    /// Returns the device that the model's tensors are on. Steps are built there, too.
+    /// Returns the device that the model's tensors are on. Steps are built on the same device.
     fn device(&self) -> &Device;
 
     /// Runs one step and returns its logits, `(B, T or the number of chosen positions, V)`, f32.
@@ -19,10 +19,10 @@ pub trait Model {
     fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor>;
 
     /// Like [`Model::forward`], and also returns the states that the head read: `(B, n, C)`, after
-    /// the last norm, at the same positions as the logits. None if this model doesn't show them.
+    /// the last norm, at the same positions as the logits. None if this model doesn't return them.
     ///
     /// # Errors
-    /// As [`Model::forward`].
+    /// Same as [`Model::forward`].
     fn forward_with_hidden(
         &self,
         step: &Step,
@@ -51,7 +51,7 @@ pub enum Logits {
 /// in `num_scheduled_tokens`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
-    /// The id of the sequence, as the cache knows it.
+    /// The sequence's id in the cache.
     pub sequence: usize,
     /// The position of the first of its new tokens.
     pub start: usize,
@@ -72,8 +72,8 @@ pub struct Step {
     pub mask: Option<Tensor>,
     /// The positions to return logits for.
     pub logits: Logits,
-    /// A flat step (day 21): the one row, B = 1, is a line of new tokens of several sequences, one
-    /// after the other, without padding. None: every row is one sequence.
+    /// For a flat step (day 21): the only row, B = 1, holds the new tokens of several sequences,
+    /// one after another, without padding. None: every row is one sequence.
     pub chunks: Option<Vec<Chunk>>,
 }
 
@@ -82,7 +82,7 @@ impl Step {
     /// position.
     ///
     /// # Errors
-    /// As [`Step::batch`].
+    /// Same as [`Step::batch`].
     pub fn new(model: &dyn Model, ids: &[u32], start: usize) -> Result<Self> {
         let positions: Vec<u32> = (start..start + ids.len()).map(|p| p as u32).collect();
         Self::batch(model, &[ids.to_vec()], &[positions], None)
@@ -106,7 +106,7 @@ impl Step {
     /// logits for every position.
     ///
     /// Ids and positions are checked here, because an accelerator wouldn't check them: it would
-    /// silently read another row.
+    /// silently read the wrong row.
     ///
     /// # Errors
     /// If there are no tokens, rows differ in length, an id is not in the vocabulary, a position is
@@ -124,7 +124,7 @@ impl Step {
         }
         let ragged = ids.iter().chain(positions).any(|row| row.len() != width);
         if ragged || ids.len() != positions.len() {
-            bail!("the rows of a step must be of one length, and each needs its positions")
+            bail!("the rows of a step must all have one length, and each needs its positions")
         }
         if let Some(id) = ids.iter().flatten().find(|id| **id as usize >= config.vocab_size) {
             bail!("token id {id} is not in the vocabulary of {} tokens", config.vocab_size)
@@ -149,11 +149,11 @@ impl Step {
         self
     }
 
-    /// Returns the same step as a flat one: its one row is a line of these sequences' new tokens.
+    /// Returns the same step as a flat one, whose only row holds these sequences' new tokens.
     ///
     /// # Errors
-    /// If the step has a mask or more than one row, a chunk is empty, a sequence occurs twice, or
-    /// the chunks don't add up to the T tokens.
+    /// If the step has a mask or more than one row, a chunk is empty, a sequence appears twice, or
+    /// the chunks don't add up to T tokens.
     pub fn with_chunks(mut self, chunks: Vec<Chunk>) -> Result<Self> {
         let (rows, width) = self.ids.dims2()?;
         let new: usize = chunks.iter().map(|chunk| chunk.new).sum();
@@ -229,8 +229,8 @@ fn check_mask(mask: &Tensor, rows: usize, width: usize) -> Result<()> {
         let (row_of_batch, token) = (i / width, i % width);
         if row[all - width + token] == 0 {
             bail!(
-                "the mask keeps new token {token} of row {row_of_batch} from itself, and what sees \
-                    nothing is NaN; 1 = may attend: is it inverted?"
+                "the mask hides new token {token} of row {row_of_batch} from itself, and a token \
+                    that sees nothing becomes NaN; 1 = may attend: is the mask inverted?"
             )
         }
     }

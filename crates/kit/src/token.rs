@@ -21,7 +21,7 @@ pub enum FinishReason {
 /// One generated token, or the end of a row that failed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Token {
-    /// The id of its request. In a static batch, this is the row.
+    /// The id of the token's request. In a static batch, this is the row.
     pub row: usize,
     /// The token id, or 0 if the row failed.
     pub id: u32,

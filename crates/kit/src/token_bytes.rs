@@ -156,8 +156,8 @@ fn fallback_byte(token: &str) -> Option<u8> {
     (hex.len() == 2).then(|| u8::from_str_radix(hex, 16).ok())?
 }
 
-/// Returns the byte that a character of byte-level BPE stands for. Printable bytes stand for
-/// themselves; the other 68 are mapped, in order, to U+0100 and up.
+/// Returns the byte that a character of byte-level BPE represents. Printable bytes are their own
+/// characters; the other 68 are mapped, in order, to U+0100 and up.
 fn byte_level(c: char) -> Option<u8> {
     let printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     match u8::try_from(c as u32) {

@@ -11,7 +11,8 @@ use tokenizers::AddedToken;
 /// A tokenizer read from a `tokenizer.json`.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    /// Tokens added by name, by id. Cached, because the crate copies the whole table on every call.
+    /// Tokens added by name, keyed by id. Cached, because the crate copies the whole table on every
+    /// call.
     added: HashMap<u32, AddedToken>,
     /// The decoder's effect on a single token or, if that can't be determined, the reason.
     token_bytes: std::result::Result<TokenBytes, String>,
@@ -45,8 +46,8 @@ impl Tokenizer {
     /// # Errors
     /// If the bytes are not a tokenizer, or are damaged.
     pub fn from_bytes(json: &[u8]) -> Result<Self> {
-        // The crate's own `from_bytes` is generic, so calling it would compile all of its parsing
-        // code a second time, here: a quarter of this crate.
+        // The crate's own `from_bytes` is generic, so calling it here would compile all of its
+        // parsing code a second time. That would be a quarter of this crate.
         let damaged = |reason: String| refused(format!("not a tokenizer, or damaged: {reason}"));
         let text = std::str::from_utf8(json).map_err(|e| damaged(e.to_string()))?;
         let growth = tokenizer_json::check(text).map_err(damaged)?;
@@ -72,14 +73,14 @@ impl Tokenizer {
         })
     }
 
-    /// Returns a tokenizer without tokens, where every id decodes to the empty text. For a model
-    /// that takes ids and returns ids.
+    /// Returns a tokenizer without tokens, where every id decodes to the empty text. For models
+    /// that are used with ids only.
     pub fn empty() -> Self {
         Self::new(tokenizers::Tokenizer::new(tokenizers::models::bpe::BPE::default()))
     }
 
-    /// Adds a token `<id>` for every unused id below `end`. A model with more rows than its
-    /// tokenizer has tokens can then show what it chose.
+    /// Adds a token `<id>` for every unused id below `end`. This makes every choice visible if a
+    /// model has more rows than its tokenizer has tokens.
     ///
     /// # Errors
     /// If the vocabulary already contains a token with one of these names.
@@ -89,7 +90,7 @@ impl Tokenizer {
         let named = ids.map(|id| AddedToken::from(format!("<{id}>"), false)).collect();
         let more = self.with_added(named)?;
         if more.vocab_size() != end {
-            bail!("the tokenizer has tokens that are named as ids: they cannot be added")
+            bail!("the tokenizer already has tokens named <7> or the like; ids cannot be added")
         }
         Ok(more)
     }
@@ -104,7 +105,7 @@ impl Tokenizer {
         Ok(Self { growth: self.growth, name: self.name, ..Self::new(self.inner) })
     }
 
-    /// Returns the tokens that were added by name, by id.
+    /// Returns the tokens that were added by name, keyed by id.
     pub fn added(&self) -> &HashMap<u32, AddedToken> {
         &self.added
     }
@@ -213,11 +214,11 @@ impl Tokenizer {
     /// would read different text from what is printed.
     ///
     /// # Errors
-    /// If they are not. The message says why.
+    /// If they aren't independent. The message says why.
     pub fn check_token_bytes(&self) -> Result<()> {
         if let Err(reason) = &self.token_bytes {
             bail!(
-                "--block and --allow-regex read a text token by token, and that is not possible \
+                "--block and --allow-regex read the text token by token, which is not possible \
                     with this model's tokenizer: {reason}"
             )
         }
@@ -234,7 +235,7 @@ impl Tokenizer {
             .iter()
             .filter(|(piece, id)| theirs.get(*piece) != Some(*id))
             .min_by_key(|(_, id)| **id);
-        differs.map(|(piece, id)| format!("token {id} is {} in one only", quoted(piece)))
+        differs.map(|(piece, id)| format!("token {id} is {} in only one of them", quoted(piece)))
     }
 
     /// Returns a hash that two tokenizers share only if they have the same tokens and ids (FNV-1a,

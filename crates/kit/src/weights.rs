@@ -104,7 +104,7 @@ pub trait TensorSource: Send + Sync {
     fn names(&self) -> Vec<String>;
 
     /// Returns true if a model that leaves this tensor unused would compute something other than
-    /// what was trained.
+    /// the model that was trained.
     fn matters(&self, stored: &str) -> bool {
         is_of_a_layer(stored)
     }
@@ -224,7 +224,7 @@ impl Weights {
     /// Loads a matrix `(out, in)` in the weight format.
     ///
     /// # Errors
-    /// As [`Weights::tensor`]. When quantizing, also if the row length is not a multiple of the
+    /// Same as [`Weights::tensor`]. When quantizing, also if the row length is not a multiple of the
     /// block size, or a value is infinite or NaN.
     pub fn matrix(&self, name: &str, out: usize, inner: usize) -> Result<Weight> {
         match self.load_quantized(name, out, inner)? {
@@ -236,7 +236,7 @@ impl Weights {
     /// Like [`Weights::matrix`], for an output head that is also the embedding table.
     ///
     /// # Errors
-    /// As [`Weights::matrix`].
+    /// Same as [`Weights::matrix`].
     pub fn tied_head(&self, name: &str, out: usize, inner: usize) -> Result<Weight> {
         let WeightFormat::Quantized(kind, quantizer) = self.format else {
             return self.matrix(name, out, inner);
@@ -249,7 +249,7 @@ impl Weights {
     /// in)`.
     ///
     /// # Errors
-    /// As [`Weights::matrix`].
+    /// Same as [`Weights::matrix`].
     pub fn transposed(&self, name: &str, out: usize, inner: usize) -> Result<Weight> {
         if let Some(matrix) = self.load_quantized(name, out, inner)? {
             return Ok(self.arranged(matrix));
@@ -315,11 +315,10 @@ impl Weights {
         Ok(Some(matrix))
     }
 
-    /// Checks that the loaded model uses every tensor that [matters](TensorSource::matters). If it
-    /// doesn't, the configuration has fewer layers than the file, or lacks a bias. In a folder,
-    /// other tensors may stay unused, as in transformers: heads for other tasks, and tables written
-    /// by old versions of transformers. llama.cpp allows no unused tensors.
-    /// versions of transformers wrote. llama.cpp allows none.
+    /// Checks that the loaded model uses every tensor that [matters](TensorSource::matters). If
+    /// some tensors are unused, the configuration has fewer layers than the file, or lacks a bias.
+    /// In a folder, other tensors may stay unused, as in transformers: heads for other tasks, and
+    /// tables written by old versions of transformers. llama.cpp allows no unused tensors.
     ///
     /// # Errors
     /// If there are unused tensors. The message names them.
@@ -341,7 +340,7 @@ impl Weights {
     fn load(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
         let config = self.source.config_name();
         let Some(stored) = self.source.find(name) else {
-            bail!("tensor {name} is missing; is {config} of another model?")
+            bail!("tensor {name} is missing; does {config} belong to another model?")
         };
         let tensor = self.source.load(&stored, &self.device)?;
         if tensor.dims() != shape {

@@ -1,13 +1,14 @@
-//! The texts that the page must write as the command does: `tests/oracle/live.json`.
+//! Generates `tests/oracle/live.json`: texts that the page must generate exactly as the command
+//! does.
 //!
 //! ```console
 //! $ cargo run -p candecode-live --features ref --example goldens > tests/oracle/live.json
 //! ```
 //!
-//! Sums in another order differ in their last bits, and the page adds up in another order than the
-//! command's kernels. So a text is kept only if no choice in it was close: greedy, the best two
-//! logits are 1e-3 apart or more; sampled, the random number is 1e-4 or more from the borders of
-//! its token's part of the line.
+//! The page and the command's kernels add numbers in different orders, so their sums differ in the
+//! last bits. A text is therefore kept only if none of its choices was close. In greedy decoding,
+//! the two largest logits must be at least 1e-3 apart. In sampling, the random number must be at
+//! least 1e-4 from either end of its token's interval.
 
 use anyhow::{bail, ensure, Result};
 use candecode::day08_sampling::{sample, softmax};
@@ -69,7 +70,7 @@ fn main() -> Result<()> {
             cases.extend(case(&engine, prompt, &params, 1e-3)?);
         }
     }
-    ensure!(cases.len() == GREEDY, "only {} greedy texts are decided", cases.len());
+    ensure!(cases.len() == GREEDY, "only {} greedy texts have clear choices", cases.len());
     for (seed, prompt) in PROMPTS.iter().enumerate() {
         let params = SamplingParams {
             max_new_tokens: 16,
@@ -83,7 +84,7 @@ fn main() -> Result<()> {
             cases.extend(case(&engine, prompt, &params, 1e-4)?);
         }
     }
-    ensure!(cases.len() == GREEDY + SAMPLED, "only {} texts are decided", cases.len());
+    ensure!(cases.len() == GREEDY + SAMPLED, "only {} texts have clear choices", cases.len());
     let made_by = "cargo run -p candecode-live --features ref --example goldens";
     println!("{{\n\"made by\": \"{made_by}\",\n\"model\": \"story-230k\",\n\"cases\": [");
     for (i, case) in cases.iter().enumerate() {
@@ -93,7 +94,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The text that the command writes; None if a choice in it was closer than `least`.
+/// Returns the text that the command generates, or None if a choice in it was closer than `least`.
 fn case(
     engine: &Engine,
     prompt: &str,

@@ -1,11 +1,13 @@
-//! All 36 heads of `story-3m` for ten sentences, which day 1's figure shows next to the four of
-//! `story-230k`: `book/src/live/heads.js`. (The model itself would be five megabytes.)
+//! Generates `book/src/live/heads.js`: the weights of all 36 heads of `story-3m` for ten sentences.
+//! Day 1's figure shows them next to the four heads of `story-230k`. (The model itself would be
+//! five megabytes.)
 //!
 //! ```console
 //! $ cargo run -p candecode-live --features ref --example heads > book/src/live/heads.js
 //! ```
 //!
-//! Each weight is a byte, 255 for 1, and of each head there is the triangle that the mask leaves.
+//! Each weight is a byte, with 255 for 1. For each head, the file has only the triangle that the
+//! mask leaves.
 
 use anyhow::{ensure, Result};
 use base64::Engine as _;
@@ -51,7 +53,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The weights of all heads of all layers, row by row, each as far as the mask lets it see.
+/// Returns the weights of all heads in all layers, row by row, each up to the last position that
+/// the mask allows.
 fn triangle(layers: &Value) -> Vec<f64> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut weights = Vec::new();

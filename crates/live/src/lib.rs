@@ -2,8 +2,8 @@
 //!
 //! A page calls three functions. [`reserve`] allocates memory for the page to write to,
 //! [`open_model`] takes a model's three files, and [`call`] takes a question. The last two leave a
-//! JSON answer, found through [`answer`] and [`answer_len`]. The answers are computed by the days'
-//! code, called from one file per figure in `figures/`.
+//! JSON answer, whose address and length [`answer`] and [`answer_len`] return. The days' code
+//! computes the answers. It is called from `figures/`, which has one file per figure.
 //!
 //! There is no unwinding in WebAssembly: a panic, such as an unwritten day's `todo!`, ends this
 //! instance. Its message is left as the answer, which the page can still read.
@@ -42,7 +42,7 @@ pub extern "C" fn open_model() {
     let buffers = BUFFERS.take();
     ANSWER.set(words::answer(match <[Vec<u8>; 3]>::try_from(buffers) {
         Ok([config, tokenizer, weights]) => model::open(&config, &tokenizer, weights),
-        Err(buffers) => Err(format!("{} files of a model, and it has three", buffers.len())),
+        Err(buffers) => Err(format!("expected a model's three files, got {}", buffers.len())),
     }));
 }
 

@@ -28,7 +28,7 @@ pub fn open(config: &[u8], tokenizer: &[u8], weights: Vec<u8>) -> Result<Value, 
     let source: Arc<dyn TensorSource> = Arc::new(source.map_err(|e| format!("{e:#}"))?);
     let weights = Weights::new(source, DType::F32, &Device::Cpu);
     let engine = Engine::from_parts(config, tokenizer, &weights).map_err(|e| say(&e))?;
-    // A page keeps its model for as long as it lives, because ongoing generations borrow it.
+    // A page keeps its model until it is closed, because ongoing generations borrow it.
     ENGINE.set(Some(Box::leak(Box::new(engine))));
     let config = self::engine()?.model().config();
     Ok(json!({

@@ -1,5 +1,5 @@
-//! The figures' answers, on this machine; `crates/maintain/scripts/live.py` asks the same of
-//! WebAssembly in a browser.
+//! Tests the figures' answers in a native build. `crates/maintain/scripts/live.py` asks WebAssembly
+//! in a browser the same questions.
 
 use candecode_live::{figures, model};
 use serde_json::{json, Value};
@@ -20,7 +20,7 @@ fn ask(question: Value) -> Result<Value, String> {
 }
 
 #[test]
-fn texts_are_those_of_the_command() {
+fn texts_equal_those_of_the_command() {
     open();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let goldens = fs::read(root.join("tests/oracle/live.json")).unwrap();
@@ -36,7 +36,7 @@ fn texts_are_those_of_the_command() {
 }
 
 #[test]
-fn the_tokenizer_of_the_page_is_the_one_of_the_command() {
+fn the_page_tokenizes_like_the_command() {
     open();
     let engine = candecode::engine::Engine::open("story-230k").unwrap();
     for text in
@@ -50,7 +50,7 @@ fn the_tokenizer_of_the_page_is_the_one_of_the_command() {
     }
 }
 
-/// Day 1's weights are those of a softmax: every row sums to 1, and the mask hides the future.
+/// Day 1's weights come from a softmax: every row sums to 1, and the mask hides the future.
 #[test]
 fn every_row_of_attention_is_a_distribution() {
     open();
@@ -63,7 +63,7 @@ fn every_row_of_attention_is_a_distribution() {
             for (i, row) in head.as_array().unwrap().iter().enumerate() {
                 let row: Vec<f64> =
                     row.as_array().unwrap().iter().map(|w| w.as_f64().unwrap()).collect();
-                // Sums of a few f32 that are rounded once each.
+                // Each row sums a few f32 values, each rounded once.
                 assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-5, "{row:?}");
                 assert!(!causal || row[i + 1..].iter().all(|w| *w == 0.0), "{row:?}");
             }
@@ -71,7 +71,7 @@ fn every_row_of_attention_is_a_distribution() {
     }
 }
 
-/// Whoever drafts, greedy decoding writes the same text; and every block adds up.
+/// With drafts, greedy decoding writes the same text as without, and each block's counts add up.
 #[test]
 fn drafts_change_no_token() {
     open();
@@ -99,8 +99,8 @@ fn drafts_change_no_token() {
     assert_eq!(written, plain);
 }
 
-/// Each block writes the accepted path and one token more, which is the model's choice after it;
-/// and the text is the plain one.
+/// Each block writes the accepted path and one more token, the model's choice after that path. The
+/// text is the same as without drafts.
 #[test]
 fn draft_trees_change_no_token() {
     open();
@@ -132,9 +132,9 @@ fn draft_trees_change_no_token() {
     assert_eq!(written, plain);
 }
 
-/// The rail keeps the word out, where the model would have written it.
+/// The rail blocks the word where the model would otherwise have written it.
 #[test]
-fn the_rail_is_what_the_text_shows() {
+fn the_rail_keeps_a_word_out_of_the_text() {
     open();
     let question = json!({
         "ask": "spelling", "word": "happy", "text": "Tom was happy.", "whole": false,
@@ -151,9 +151,10 @@ fn the_rail_is_what_the_text_shows() {
     assert!(answer["railed"].as_array().unwrap().iter().any(|step| turned(&step)));
 }
 
-/// 64 rows of 8,192 positions of Llama 3 8B are more bytes than a page can count in 32 bits.
+/// The cache of Llama 3 8B with 64 rows of 8,192 positions has more bytes than a page can count in
+/// 32 bits.
 #[test]
-fn bytes_of_a_batch_and_of_a_shape_of_yours() {
+fn bytes_of_a_batch_and_of_a_shape_the_reader_enters() {
     open();
     let question = |yours: [usize; 3]| {
         json!({
@@ -169,7 +170,7 @@ fn bytes_of_a_batch_and_of_a_shape_of_yours() {
 }
 
 #[test]
-fn bad_texts_get_words() {
+fn bad_texts_get_clear_errors() {
     open();
     let long = "word ".repeat(2000);
     let ends = [("", "the prompt is empty"), (&long, "the prompt is 4001 tokens long")];
@@ -212,10 +213,10 @@ fn every_block_of_the_pool_comes_back() {
     assert_eq!(last["tables"], json!([]));
 }
 
-/// Day 22's dictionary: a second turn finds its first, another salt finds nothing, and in a small
-/// pool a text loses its end before its beginning.
+/// Day 22's dictionary: a conversation's second turn finds the blocks of its first, a different
+/// salt finds nothing, and in a small pool a text's last blocks are evicted before its first ones.
 #[test]
-fn a_text_finds_what_an_earlier_one_has_filled() {
+fn a_text_finds_blocks_that_an_earlier_one_has_filled() {
     let text = |tokens: std::ops::Range<u32>, prompt: usize, salt: &str| json!({ "tokens": tokens.collect::<Vec<u32>>(), "prompt": prompt, "salt": salt });
     let found = |blocks: usize, texts: Value| -> Vec<Value> {
         let answer =
@@ -225,7 +226,7 @@ fn a_text_finds_what_an_earlier_one_has_filled() {
     };
     let turns = json!([text(0..14, 10, ""), text(0..20, 16, ""), text(0..20, 16, "x")]);
     assert_eq!(found(20, turns), [json!(0), json!(12), json!(0)]);
-    // Text 0 has ended when text 2 comes and needs two of its three blocks.
+    // Text 0 has ended when text 2 arrives and needs two of text 0's three blocks.
     let small = json!([
         text(0..12, 12, ""),
         text(50..54, 4, ""),
@@ -239,8 +240,8 @@ fn a_text_finds_what_an_earlier_one_has_filled() {
     assert_eq!(answer.unwrap()["steps"][0]["lacks"], 1);
 }
 
-/// Day 23's steps: no plan exceeds the budget, a preempted text is computed again, and the texts
-/// are the same in a large pool and a small one.
+/// Day 23's steps: no plan exceeds the budget, a preempted text is recomputed, and the texts are
+/// the same in a large pool and a small one.
 #[test]
 fn no_step_of_the_figure_exceeds_its_budget() {
     open();

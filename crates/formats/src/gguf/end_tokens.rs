@@ -62,7 +62,7 @@ pub fn ids(gguf: &Gguf) -> Vec<u64> {
         (0..tokens.len()).filter(has).map(|id| id as u64).collect()
     };
     let mut ids: Vec<u64> = KEYS.iter().filter_map(|key| of_key(key)).collect();
-    // A list that Ollama's converter writes, but llama.cpp doesn't read.
+    // Ollama's converter writes this list, but llama.cpp doesn't read it.
     let more = gguf.list("tokenizer.ggml.eos_token_ids").unwrap_or_default();
     let more = more.iter().filter_map(gguf_keys::number).filter(|id| *id >= 0.0);
     ids.extend(more.map(|id| id as u64).filter(known));
@@ -88,8 +88,8 @@ pub fn ids(gguf: &Gguf) -> Vec<u64> {
     ids
 }
 
-/// Returns true for the names above. llama.cpp turns them into control tokens, regardless of their
-/// type in the file.
+/// Returns true for any of the names above. llama.cpp turns tokens with these names into control
+/// tokens, regardless of their type in the file.
 pub fn is_control(piece: &str) -> bool {
     NAMES.contains(&piece) || OF_CODE.iter().any(|(_, names)| names.contains(&piece))
 }

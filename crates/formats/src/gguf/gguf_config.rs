@@ -12,8 +12,8 @@ use std::f64::consts::PI;
 /// Returns the configuration of the file's model, with the same checks as for a folder.
 ///
 /// # Errors
-/// If it is inconsistent, or asks for something day 5's model doesn't implement. The message names
-/// the file and the key.
+/// If the configuration is inconsistent, or requires something that day 5's model doesn't
+/// implement. The message names the file and the key.
 pub fn config(gguf: &Gguf) -> Result<ModelConfig> {
     let text = as_json(gguf).map(|json| json.to_string());
     text.and_then(|text| ModelConfig::from_json(&text))
@@ -57,7 +57,7 @@ fn as_json(gguf: &Gguf) -> Result<Value> {
 }
 
 /// Returns a numeric key of the architecture, or null if it is missing. A list has one number per
-/// layer, which must all be equal.
+/// layer, and all of them must be equal.
 fn number(gguf: &Gguf, name: &str) -> Result<Value> {
     let key = format!("{}.{name}", gguf.architecture());
     let Some(value) = gguf.content.metadata.get(&key) else { return Ok(Value::Null) };
@@ -69,7 +69,7 @@ fn number(gguf: &Gguf, name: &str) -> Result<Value> {
                 blocks == Some(layers.len() as u64)
                     && first.is_some()
                     && layers.iter().all(|layer| gguf_keys::number(layer) == first),
-                "{key} is {}; candecode has the same in every layer",
+                "{key} is {}; candecode needs the same in every layer",
                 gguf_keys::text(value)
             );
             &layers[0]
@@ -97,33 +97,34 @@ fn refuse_other_mathematics(gguf: &Gguf, config: &Value) -> Result<()> {
         let (found, of_rope) = (found(key)?, key.starts_with("rope"));
         ensure!(
             found.is_none_or(|found| found == width as f64) || (architecture == "gpt2" && of_rope),
-            "{architecture}.{key} is {}, and a head is {width} wide; candecode turns and mixes \
-                whole heads",
+            "{architecture}.{key} is {}, and a head is {width} wide; candecode rotates and \
+                mixes whole heads",
             found.unwrap_or(0.0),
         );
     }
     let experts = found("expert_count")?.unwrap_or(0.0);
     ensure!(
         experts == 0.0,
-        "{architecture}.expert_count is {experts}; candecode has full attention and one MLP only"
+        "{architecture}.expert_count is {experts}; candecode supports only full attention \
+            and one MLP"
     );
     let context = config["max_position_embeddings"].as_f64().unwrap_or(0.0);
     let window = found("attention.sliding_window")?.unwrap_or(0.0);
     ensure!(
         window == 0.0 || window >= context,
-        "{architecture}.attention.sliding_window is {window}; candecode has full attention and one \
-            MLP only"
+        "{architecture}.attention.sliding_window is {window}; candecode supports only full \
+            attention and one MLP"
     );
     let (scale, usual) = (found("attention.scale")?.unwrap_or(0.0), 1.0 / (width as f64).sqrt());
     ensure!(
         scale == 0.0 || (scale - usual).abs() < 1e-6 * usual,
-        "{architecture}.attention.scale is {scale}; candecode has 1 / √{width}"
+        "{architecture}.attention.scale is {scale}; candecode uses 1 / √{width}"
     );
     Ok(())
 }
 
-/// Rejects scaled positions, except Llama 3's, which are stored as a tensor. As in llama.cpp,
-/// scaling without a type is linear, and an older key can hold its factor.
+/// Rejects scaled positions, except for Llama 3's scaling, which is stored as a tensor. As in
+/// llama.cpp, scaling without a type is linear, and an older key can hold its factor.
 fn refuse_other_scaling(gguf: &Gguf) -> Result<()> {
     let architecture = gguf.architecture();
     let typed = format!("{architecture}.rope.scaling.type");
@@ -148,7 +149,7 @@ fn refuse_other_scaling(gguf: &Gguf) -> Result<()> {
         ),
         "llama3" if gguf.shape(FREQUENCIES).is_some() => {}
         _ => bail!(
-            "{typed} is {}; candecode has \"none\", and Llama 3's as tensor {FREQUENCIES}",
+            "{typed} is {}; candecode supports \"none\", and Llama 3's as tensor {FREQUENCIES}",
             quoted(kind)
         ),
     }
@@ -169,12 +170,12 @@ fn rope(gguf: &Gguf, config: &Value) -> Result<Value> {
         let width = head_dim(config).unwrap_or(0) as usize;
         ensure!(
             factors.len() * 2 == width,
-            "rope_freqs.weight has {} numbers; half of a head of {width} is wanted",
+            "rope_freqs.weight has {} numbers; expected half a head's width, {width} / 2",
             factors.len()
         );
         let scaling = scaling(&factors, base).context(
-            "rope_freqs.weight is not a scaling of Llama 3's kind with the factors 1 and 4; \
-                candecode has no other",
+            "rope_freqs.weight is not Llama 3's scaling with the factors 1 and 4; candecode \
+                supports no other",
         )?;
         rope.extend([
             ("rope_type".to_string(), json!("llama3")),

@@ -32,14 +32,14 @@ const READ: &[&str] = &[
     "rope.scale_linear",
 ];
 
-/// Keys that have no effect here, at any value.
+/// Keys that have no effect here, whatever their value.
 const WITHOUT_EFFECT: &[&str] = &[
     "vocab_size",         // known from the embedding table
     "tensor_data_layout", // the converter's row order, which is the same in every file
     "pooling_type",       // for embeddings
     "classifier.output_labels",
     "classifier.pooling_type",
-    // For mixtures of experts, which a model with an expert_count of 0 is not.
+    // For mixtures of experts. These models aren't: their expert_count is 0.
     "leading_dense_block_count",
     "expert_feed_forward_length",
     "expert_shared_feed_forward_length",
@@ -87,7 +87,7 @@ const NEUTRAL: &[(&str, &[f64])] = &[
 /// Checks that the metadata doesn't ask for anything that day 5's model doesn't compute.
 ///
 /// # Errors
-/// If it does. The message names the key and its value.
+/// If the metadata does. The message names the key and its value.
 pub fn check(gguf: &Gguf) -> Result<()> {
     let kind = gguf.text("general.type").unwrap_or("model");
     ensure!(kind == "model", "general.type is {}; candecode runs whole models", quoted(kind));
@@ -112,7 +112,7 @@ pub fn check(gguf: &Gguf) -> Result<()> {
         let neutral = neutral.map_or(&[0.0][..], |(_, values)| values);
         ensure!(
             is_neutral(value, neutral),
-            "{} is {}; candecode doesn't compute with it",
+            "{} is {}; candecode doesn't implement it",
             shown(key),
             text(value)
         );

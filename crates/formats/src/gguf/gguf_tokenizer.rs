@@ -25,7 +25,7 @@ const USER_DEFINED: u64 = 4;
 const UNUSED: u64 = 5;
 
 /// SentencePiece itself limits pieces to 16 characters, and a vocabulary of 256,000 pieces needs 10
-/// MB of merges. These limits are far higher, and keep a malicious vocabulary from filling the
+/// MB of merges. These limits are far higher, and keep a malicious vocabulary from exhausting
 /// memory.
 const LONGEST_PIECE: usize = 1 << 10;
 const MOST_MERGE_BYTES: usize = 1 << 26;
@@ -34,14 +34,14 @@ const MOST_WORK: usize = 1 << 31;
 /// Returns the tokenizer of the file's model.
 ///
 /// # Errors
-/// If it is of an unknown kind, or is invalid. The message names the file and the key.
+/// If the tokenizer is of an unknown kind, or is invalid. The message names the file and the key.
 pub fn tokenizer(gguf: &Gguf) -> Result<Tokenizer> {
     built(gguf).with_context(|| format!("{}: the tokenizer", gguf.path.display()))
 }
 
 fn built(gguf: &Gguf) -> Result<Tokenizer> {
     let pieces = texts(gguf, "tokenizer.ggml.tokens")?;
-    // llama.cpp's name for a token with an empty text.
+    // llama.cpp names a token with an empty text like this.
     let named = |(id, piece): (usize, &&str)| match *piece {
         "" => format!("[EMPTY_{id}]"),
         piece => piece.to_string(),
@@ -142,7 +142,7 @@ fn sentence_piece(gguf: &Gguf, vocabulary: Vocab, pieces: &[&str]) -> Result<Tok
     let scores = scores.context("no tokenizer.ggml.scores")?;
     let merges = merges(&vocabulary, pieces, &scores)?;
     let unknown = gguf.number("tokenizer.ggml.unknown_token_id").unwrap_or(0) as usize;
-    let unknown = pieces.get(unknown).context("tokenizer.ggml.unknown_token_id is no token")?;
+    let unknown = pieces.get(unknown).context("tokenizer.ggml.unknown_token_id is not a token")?;
     let bpe = BPE::builder()
         .vocab_and_merges(vocabulary, merges)
         .unk_token(unknown.to_string())
@@ -214,7 +214,7 @@ fn frame(gguf: &Gguf, tokenizer: &mut Tokenizer, begins: bool) -> Result<()> {
         let key = format!("tokenizer.ggml.{name}_token_id");
         let id = gguf.number(&key).with_context(|| format!("no {key}"))?;
         let piece = u32::try_from(id).ok().and_then(|id| tokenizer.id_to_token(id));
-        piece.map(|piece| Some((id, piece))).with_context(|| format!("{key} {id} is no token"))
+        piece.map(|piece| Some((id, piece))).with_context(|| format!("{key} {id} is not a token"))
     };
     let begin = token("bos", gguf.flag("tokenizer.ggml.add_bos_token").unwrap_or(begins))?;
     let end = token("eos", gguf.flag("tokenizer.ggml.add_eos_token").unwrap_or(false))?;
@@ -246,7 +246,7 @@ fn frame(gguf: &Gguf, tokenizer: &mut Tokenizer, begins: bool) -> Result<()> {
 /// Builds a tokenizer without a vocabulary from these parts, in `tokenizer.json` form.
 ///
 /// `Tokenizer::from_str` parses them all at once. Parsing each part separately would compile
-/// serde's code for all of them a second time, here: a tenth of this crate.
+/// serde's code for all of them a second time here, which is a tenth of this crate.
 fn with_parts(parts: &Value) -> Result<Tokenizer> {
     let part = |name: &str| parts.get(name).unwrap_or(&Value::Null);
     let whole = json!({

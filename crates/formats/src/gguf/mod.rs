@@ -40,7 +40,7 @@ impl Gguf {
     /// Reads the header and checks that the file is as long as the header says.
     ///
     /// # Errors
-    /// If it is not a GGUF file, is truncated, or holds a model of another architecture.
+    /// If the file is not a GGUF file, is truncated, or holds a model of another architecture.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let file = regular_file::open(path)?;
@@ -50,15 +50,15 @@ impl Gguf {
         file.by_ref().take(4).read_to_end(&mut magic).with_context(|| shown.to_string())?;
         ensure!(
             magic == b"GGUF",
-            "{shown}: not a GGUF file; --model takes one, or the folder of a model in Hugging Face \
-                format"
+            "{shown}: not a GGUF file; --model takes a GGUF file, or the folder of a model in \
+                Hugging Face format"
         );
         file.rewind().with_context(|| shown.to_string())?;
         // A damaged header can make candle's reader panic.
         let read = std::panic::AssertUnwindSafe(|| Content::read(&mut file));
         let content = match std::panic::catch_unwind(read) {
             Ok(content) => content.map_err(|error| unreadable(path, &error))?,
-            Err(_) => return Err(damaged(path, "its header makes no sense")),
+            Err(_) => return Err(damaged(path, "its header is invalid")),
         };
         for (name, tensor) in &content.tensor_infos {
             check(name, tensor, content.tensor_data_offset, length)
@@ -245,7 +245,8 @@ pub fn chat_template(gguf: &Gguf) -> ChatTemplate {
     ChatTemplate { source: text.map(|text| (KEY.into(), text.into())), special_tokens }
 }
 
-/// Returns the sampling settings in the metadata, with values as in JSON. None if there are none.
+/// Returns the sampling settings in the metadata, with their values as JSON. None if the metadata
+/// has no such settings.
 pub fn sampling(gguf: &Gguf) -> Option<serde_json::Value> {
     let asks =
         |key: &str| key.starts_with("general.sampling.") || key == "tokenizer.ggml.suppress_tokens";
@@ -286,7 +287,7 @@ fn quant_type(dtype: GgmlDType) -> Option<QuantType> {
     [QuantType::Q8_0, QuantType::Q4_0, QuantType::Q4_1].into_iter().find(|t| t.ggml() == dtype)
 }
 
-/// Returns a type's name as llama.cpp spells it: Q4_K, where candle has Q4K.
+/// Returns a type's name as llama.cpp spells it: Q4_K for candle's Q4K.
 fn spelled(dtype: GgmlDType) -> String {
     let name = format!("{dtype:?}");
     match name.strip_suffix('K') {
@@ -321,7 +322,7 @@ fn unreadable(path: &Path, error: &candle_core::Error) -> anyhow::Error {
     if ends {
         return damaged(path, "it ends inside its header");
     }
-    damaged(path, "its header makes no sense")
+    damaged(path, "its header is invalid")
 }
 
 /// Checks that a tensor's type is supported and that the tensor lies within a file of `length`

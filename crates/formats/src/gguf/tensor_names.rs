@@ -43,9 +43,9 @@ pub fn part(stored: &str) -> &str {
 
 /// Reorders the rows of a Llama's q or k, `(H * D, …)`, to Hugging Face's order.
 ///
-/// RoPE rotates pairs of rows. llama.cpp stores them interleaved, the two of a pair next to each
-/// other, as in the paper. Hugging Face stores the first of every pair in the first half of a head
-/// and the second in the second half (NeoX style).
+/// RoPE rotates pairs of rows. llama.cpp stores them interleaved, with the two rows of a pair next
+/// to each other, as in the paper. Hugging Face stores the first of every pair in the first half of
+/// a head and the second in the second half (NeoX style).
 ///
 /// # Errors
 /// If the rows don't divide into `heads` heads of even width.
@@ -53,7 +53,7 @@ pub fn unpermuted(tensor: &Tensor, heads: Option<u64>) -> Result<Tensor> {
     let (shape, heads) = (tensor.dims(), heads.unwrap_or(0) as usize);
     let rows = shape.first().copied().unwrap_or(0);
     if heads == 0 || !rows.is_multiple_of(2 * heads) {
-        bail!("{rows} rows are not those of {heads} heads of even width")
+        bail!("{rows} rows don't divide into {heads} heads of even width")
     }
     let pairs = tensor.reshape((heads, rows / heads / 2, 2, ()))?; // (H, D / 2, 2, …)
     pairs.transpose(1, 2)?.reshape(shape)

@@ -2,8 +2,8 @@
 //!
 //! `hf-hub` transfers the bytes, resumes interrupted downloads and maintains the cache. This module
 //! adds the rest: all files come from one commit, lengths and hashes are checked, a token is sent
-//! only after an anonymous request was refused, a hub that stops responding times out, and every
-//! error says how to proceed.
+//! only after an anonymous request has been refused, a hub that stops responding times out, and
+//! every error says how to proceed.
 
 use crate::folder::{INDEX, SINGLE};
 use crate::hub::hub_cache::{is_plain_name, Repository, OPTIONAL, REQUIRED};
@@ -57,8 +57,8 @@ pub fn fetch(cached: &Repository) -> Result<PathBuf> {
                 let noted = cached.note_absent(&commit, &file);
                 noted.map_err(|e| hub.explain(&file, e.into()))?;
             }
-            // Another program downloaded the rest, and there is no network now. Continue, but print
-            // a note.
+            // Another program downloaded the required files, and there is no network now. Continue,
+            // but print a note.
             Err(ApiError::RequestError(_)) if optional && known.is_some() => {
                 note!("note: {}: could not ask whether there is a {file}", cached.name);
             }
@@ -105,7 +105,7 @@ fn is_passing(error: &ApiError) -> bool {
     use ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Other, UnexpectedEof};
     let broke = [ConnectionAborted, ConnectionReset, Other, UnexpectedEof];
     match error {
-        // hf-hub copies from the connection to the file, and either side fails with this type.
+        // hf-hub copies from the connection to the file, and errors on either side have this type.
         ApiError::IoError(e) => broke.contains(&e.kind()),
         ApiError::RequestError(e) => match &**e {
             ureq::Error::StatusCode(code) => matches!(code, 408 | 429 | 500..=599),
@@ -146,7 +146,7 @@ impl<'a> Hub<'a> {
             let what = match fetched.and_then(|_| Ok(check(&blob, &about)?)) {
                 Err(ApiError::IoError(e)) if e.kind() == ErrorKind::InvalidData => e.to_string(),
                 // The partial file on disk is already as long as the whole file.
-                Err(e) if status(&e) == 416 => "nothing is left to fetch".to_string(),
+                Err(e) if status(&e) == 416 => "nothing is left to download".to_string(),
                 Err(ApiError::InvalidResume) => "more is on disk than it is long".to_string(),
                 done => return done,
             };
@@ -202,7 +202,7 @@ impl<'a> Hub<'a> {
     /// Describes an error and how to proceed.
     fn explain(&self, file: &str, error: ApiError) -> anyhow::Error {
         let (repo, hub, passing) = (&self.cached.name, endpoint(), is_passing(&error));
-        let kept = "what came so far is kept, try again later";
+        let kept = "what came so far is kept; try again later";
         let no_hub = "is HF_ENDPOINT right, and is there no login page in between?";
         let why = match (status(&error), error) {
             (404, _) if file == INDEX => format!(
@@ -228,20 +228,20 @@ impl<'a> Hub<'a> {
                 format!("{hub} is out of reach ({e}); is there a network?")
             }
             (_, ApiError::LockAcquisition(lock)) => {
-                format!("another program is fetching it, and holds {}", lock.display())
+                format!("another program is fetching it, and holds the lock {}", lock.display())
             }
             (_, ApiError::IoError(e)) => match e.kind() {
                 ErrorKind::TimedOut => format!("{e}; {kept}"),
                 ErrorKind::InvalidData => format!(
-                    "it came damaged twice ({e}) and was deleted; try again, or another network"
+                    "it came damaged twice ({e}) and was deleted; try again, or use another network"
                 ),
                 ErrorKind::StorageFull => {
                     "the disk is full; free some space, or set HF_HOME to a folder on another disk"
                         .into()
                 }
                 _ => format!(
-                    "the cache {} could not be written to ({e}); is there permission? HF_HOME \
-                        moves it",
+                    "the cache {} could not be written to ({e}); do you have permission? \
+                        Set HF_HOME to move it",
                     self.cached.cache.path().display()
                 ),
             },

@@ -81,7 +81,7 @@ impl Repository {
             None => format!("is not in the cache, {}", self.cache.path().display()),
         };
         let why = match super::DOWNLOADS {
-            true => "--offline or HF_HUB_OFFLINE is set; fetch it once without",
+            true => "--offline or HF_HUB_OFFLINE is set; fetch it once without them",
             false => "this build has no feature `hub`; fetch it once with a build that has it",
         };
         bail!("{name} {lacks}, and {why}; --model {DEFAULT_MODEL} needs no network")

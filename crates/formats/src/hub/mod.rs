@@ -51,9 +51,9 @@ fn known(name: &str) -> Option<&'static str> {
     KNOWN.iter().find(|(short, _)| *short == name).map(|(_, repo)| *repo)
 }
 
-/// Returns true if this looks like the name of an instruction-tuned model: the short name of one,
-/// or a repository, folder or file whose name ends in `-Instruct`, `-Chat` or `-it`, ignoring a
-/// version or quantization suffix.
+/// Returns true if this looks like the name of an instruction-tuned model: its short name, or a
+/// repository, folder or file whose name ends in `-Instruct`, `-Chat` or `-it`, ignoring a version
+/// or quantization suffix.
 pub fn is_instruct(name: &str) -> bool {
     let name = known(name).unwrap_or(name).trim_end_matches(['/', '\\']).to_ascii_lowercase();
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -97,7 +97,7 @@ pub fn locate(name: &str, offline: bool) -> Result<PathBuf> {
     in_cache(name, known(name).unwrap_or(name), offline)
 }
 
-/// A browser page has neither a cache nor a hub.
+/// In a browser page, there is no cache and no download.
 #[cfg(target_arch = "wasm32")]
 fn in_cache(name: &str, _: &str, _: bool) -> Result<PathBuf> {
     bail!("unknown model \"{name}\"")
@@ -109,12 +109,14 @@ fn in_cache(name: &str, repo: &str, offline: bool) -> Result<PathBuf> {
     let parts: Vec<&str> = repo.split('/').collect();
     if parts.len() != 2 || !parts.iter().all(|part| hub_cache::is_plain_name(part)) {
         if name.contains(['/', '\\']) {
-            bail!("{name}: there is no such folder or file; a model of the hub is owner/repo")
+            bail!(
+                "{name}: there is no such folder or file; for a model on the hub, give owner/repo"
+            )
         }
         let short: Vec<&str> = KNOWN.iter().map(|(short, _)| *short).collect();
         bail!(
-            "unknown model \"{name}\": no such folder, and not a name; embedded: {}; on the hub: \
-                {}, or owner/repo",
+            "unknown model \"{name}\": neither a folder nor a known name; embedded: {}; on the \
+                hub: {}, or owner/repo",
             EMBEDDED_MODELS.join(", "),
             short.join(", ")
         )

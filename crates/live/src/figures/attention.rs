@@ -14,12 +14,12 @@ use serde_json::json;
 #[derive(Deserialize)]
 pub struct Question {
     text: String,
-    /// Whether each token sees only itself and earlier tokens.
+    /// True if each token sees only itself and earlier tokens.
     causal: bool,
 }
 
-/// Returns a `(T, T)` matrix of weights for each layer and head. Row `i` is how token `i` attends
-/// to all tokens.
+/// Returns a `(T, T)` matrix of weights for each layer and head. Row `i` holds the weights with
+/// which token `i` attends to every token.
 pub fn answer(q: Question) -> Answer {
     let mut tokens = model::tokens(&q.text)?;
     let all = tokens.len();
@@ -44,7 +44,7 @@ pub fn answer(q: Question) -> Answer {
     let mut layers = Vec::new();
     for layer in &model.layers {
         let SelfAttention::Grouped(attention) = &layer.attention else {
-            return Err("this figure knows attention of day 4's kind".into());
+            return Err("this figure supports only day 4's attention".into());
         };
         let normed = layer.attention_norm.forward(&x)?;
         let (queries, keys, _) = attention.project(&normed, angles.as_ref())?;

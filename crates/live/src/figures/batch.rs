@@ -17,7 +17,7 @@ pub struct Question {
     prompts: Vec<String>,
     /// `left` or `right`.
     side: String,
-    /// False runs the batch without the mask over the padding.
+    /// False: run the batch without the mask over the padding.
     masked: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Day 24, draft trees: blocks of the embedded model, with trees that are looked up in the text.
+//! Day 24, draft trees: the embedded model decodes blocks, with trees looked up in the text.
 
 use super::Answer;
 use crate::model;
@@ -67,8 +67,8 @@ impl Model for Recorded<'_> {
     }
 }
 
-/// Returns the last block: the text before it, the tree, the model's choice after each node, the
-/// accepted path and the tokens written; and the number of blocks decoded.
+/// Returns the last block (the text before it, the tree, the model's choice after each node, the
+/// accepted path and the tokens written) and the number of blocks decoded.
 pub fn answer(q: Question) -> Answer {
     let engine = model::engine()?;
     let target = Recorded { model: engine.model(), logits: RefCell::default() };

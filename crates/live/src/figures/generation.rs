@@ -1,5 +1,6 @@
-//! A whole text from day 10's loop, the same as the command prints for this prompt, parameters and
-//! seed. No figure uses it; `live.py` compares the page with the command through it.
+//! A complete text from day 10's loop, the same one that the command prints for this prompt, these
+//! parameters and this seed. No figure uses this; `live.py` uses it to compare the page with the
+//! command.
 
 use super::Answer;
 use crate::model;

@@ -24,8 +24,8 @@ use serde_json::Value;
 /// Answers a question, `{"ask": "sampler", …}`.
 ///
 /// # Errors
-/// A message to show in the figure: unknown question, text that doesn't fit, or an error from a
-/// day.
+/// Returns a message to show in the figure if the question is unknown, the text doesn't fit, or a
+/// day's code fails.
 pub fn answer(question: &[u8]) -> Result<Value, String> {
     let question: Value = serde_json::from_slice(question).map_err(|e| e.to_string())?;
     let ask = question["ask"].as_str().unwrap_or_default().to_string();
@@ -56,7 +56,7 @@ pub fn answer(question: &[u8]) -> Result<Value, String> {
 /// The result of a figure's function. Errors come from the days' code or from a bad question.
 type Answer = Result<Value, Failure>;
 
-/// The reason a figure has no answer, in words.
+/// The reason why a figure has no answer, as text.
 struct Failure(String);
 
 impl<E: std::fmt::Display> From<E> for Failure {

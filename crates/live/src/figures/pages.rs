@@ -15,7 +15,7 @@ pub struct Asked {
     new: usize,
     /// The step at which it arrives.
     at: usize,
-    /// Completions of its prompt. All of them share it.
+    /// Number of completions of the prompt. They all share its blocks.
     samples: usize,
 }
 
@@ -27,7 +27,7 @@ pub struct Question {
     block_size: usize,
 }
 
-/// A sequence that runs.
+/// A running sequence.
 struct Running {
     id: usize,
     /// New tokens still to come.
@@ -39,8 +39,8 @@ const STEPS: usize = 48;
 /// Ids of a request's samples: ten for each request.
 const SAMPLES: usize = 10;
 
-/// Returns, for each step, the tables, the holders of each block, the free list, and the sequences
-/// that wait for a block.
+/// Returns, for each step, the block tables, the number of holders of each block, the free list,
+/// and the waiting requests.
 pub fn answer(q: Question) -> Answer {
     let mut cache = PagedCache::new(1, q.blocks, q.block_size)?;
     let mut waiting: VecDeque<usize> = VecDeque::new();

@@ -1,4 +1,5 @@
-//! Day 22, shared prefixes: texts that come one after the other, in the reader's own dictionary.
+//! Day 22, shared prefixes: texts that arrive one after another, looked up in the reader's own
+//! dictionary.
 
 use super::Answer;
 use candecode::day21_pages::PagedCache;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 /// One text.
 #[derive(Deserialize)]
 pub struct Asked {
-    /// Its tokens: the prompt, then the answer.
+    /// The text's tokens: the prompt, then the answer.
     tokens: Vec<u32>,
     /// The number of tokens in the prompt.
     prompt: usize,
@@ -28,7 +29,8 @@ pub struct Question {
 /// The number of texts that hold blocks at a time.
 const RUNNING: usize = 2;
 
-/// Returns, for each text, what it finds and computes, and the pool while it holds its blocks.
+/// Returns, for each text, the number of tokens found and computed, and the state of the pool while
+/// the text holds its blocks.
 pub fn answer(q: Question) -> Answer {
     let mut cache = PagedCache::new(1, q.blocks, q.block_size)?;
     let mut prefixes = PrefixCache::new();

@@ -26,7 +26,7 @@ pub struct Question {
 }
 
 /// Returns the bytes and operations of one pass, a lower bound on its time, and the decode rate at
-/// other batch sizes.
+/// several batch sizes.
 pub fn answer(q: Question) -> Answer {
     let config = match q.model.as_str() {
         "Llama 3 8B" => llama3(),

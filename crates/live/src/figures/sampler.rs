@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 /// The page's question. Processors at their neutral values aren't called, so a day that isn't
-/// written yet only complains once its slider is moved.
+/// written yet causes an error only once its slider is moved.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,

@@ -18,7 +18,8 @@ pub struct Question {
     runs: usize,
 }
 
-/// Returns the residual, the acceptance probability, and the number of times each token came out.
+/// Returns the residual, the acceptance probability, and how often each token was drafted, accepted
+/// and written.
 pub fn answer(question: Question) -> Answer {
     let Question { p, q, seed, runs } = question;
     let p = normalized(&p)?;

@@ -1,4 +1,5 @@
-//! Day 14, every spelling: all ways to split a word into tokens, and the automaton that reads them.
+//! Day 14, every spelling: all the ways to split a word into tokens, and the automaton that reads
+//! them.
 
 use super::Answer;
 use crate::model;
@@ -80,8 +81,8 @@ pub fn answer(q: Question) -> Answer {
         walk.push(json!({ "byte": byte, "state": number(state), "broken": broken }));
     }
 
-    // Generate with the model, once freely and once with the rail. The rail's states are numbered
-    // like the walk's, because equal patterns compile to equal automata.
+    // Generate with the model, once without the rail and once with it. The rail's states are
+    // numbered like the walk's, because equal patterns compile to equal automata.
     let model = engine.model();
     let rail = GuardRail::new("block", automaton, tokenizer, model.config().vocab_size);
     let prompt = model::tokens(&q.prompt)?;
