@@ -73,9 +73,9 @@ fn masked_scores(q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Result<Tensor
 /// `scaled_dot_product_attention`).
 ///
 /// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`; the result is `(B, H, T,
-/// D)`. `mask` broadcasts to `(B, H, T, S + T)`, 1 = may attend, and a key with 0 gets
-/// no weight at all. None: every query sees every key. The arguments may be views, such
-/// as those from [`split_heads`].
+/// D)`. `mask` broadcasts to `(B, H, T, S + T)`, 1 = may attend. A key whose mask is 0
+/// gets a share of 0. Without a mask, every query sees every key. The arguments may be
+/// views, such as those from [`split_heads`].
 ///
 /// # Errors
 /// If the shapes don't match.
@@ -120,7 +120,7 @@ pub fn merge_heads(x: &Tensor) -> Result<Tensor> {
 }
 
 /// Attention with a sink: every query also gets the score `sinks[h]` from a key that
-/// belongs to no token and has no value, so the weights of the real keys sum to less
+/// belongs to no token and has no value, so the shares of the real keys sum to less
 /// than 1 (gpt-oss).
 ///
 /// Shapes as in [`scaled_dot_product_attention`]; `sinks` is `(H)`, one number per

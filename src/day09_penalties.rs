@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Makes the tokens in `tokens` less likely: divides their logits by `penalty` if they
-/// are positive, and multiplies them by it otherwise (Keskar et al. 2019; transformers
-/// `RepetitionPenaltyLogitsProcessor`; vLLM `repetition_penalty`).
+/// are positive, and multiplies them by it otherwise (after Keskar et al. 2019, who
+/// only divide; transformers `RepetitionPenaltyLogitsProcessor`; vLLM
+/// `repetition_penalty`).
 ///
-/// Each token is penalized once, no matter how often it occurs. Finite logits stay
-/// finite, clamped to the range of f32. Ids beyond the vocabulary are ignored.
+/// Each token is penalized once, no matter how often it occurs. A logit of `-inf` stays
+/// `-inf`. A finite logit stays finite: one that would be out of range for f32 becomes
+/// `f32::MIN` or `f32::MAX`. Ids beyond the vocabulary are ignored.
 ///
 /// # Errors
 /// If `penalty` isn't finite and above 0. The message names the repetition penalty.
@@ -49,7 +51,8 @@ pub fn presence_frequency(
 }
 
 /// Forbids every token that would complete an n-gram that `tokens` already contains, by
-/// setting its logit to `-inf` (transformers `NoRepeatNGramLogitsProcessor`).
+/// setting its logit to `-inf` (transformers `NoRepeatNGramLogitsProcessor`). Ids
+/// beyond the vocabulary are ignored.
 ///
 /// # Errors
 /// If `n` is 0. The message contains `n-gram` or `ngram`.
@@ -72,7 +75,8 @@ pub fn recent(tokens: &[u32], window: Option<usize>) -> &[u32] {
 ///
 /// A parameter at its neutral value adds no processor. A processor's name starts with
 /// the name of its function or parameter: `repetition_penalty(1.2)`,
-/// `presence_penalty(1)`, `no_repeat_ngram(3)`.
+/// `presence_penalty(1)`, `no_repeat_ngram(3)`, or `presence_frequency(1, 0.5)` for
+/// both in one.
 ///
 /// # Errors
 /// If a parameter is out of range, with the same message as the penalty itself.
