@@ -137,7 +137,10 @@ impl Model for Witness {
     fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
         let (b, t) = step.ids.dims2()?;
         if self.passes.borrow().len() >= self.bound {
-            bail!("the model was asked for pass {}: does the loop end?", self.bound + 1)
+            bail!(
+                "the model was called {} times, more often than needed: does the loop ever end?",
+                self.bound + 1
+            )
         }
         let mut layers: Vec<Vec<Vec<Column>>> = Vec::new(); // layer, row, column
         for layer in 0..LAYERS {
