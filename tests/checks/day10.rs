@@ -798,8 +798,8 @@ fn equals_uncached(day: &Day, static_cache: bool) -> Outcome {
         let got = (day.generate)(&model, &tokenizer, request(&model, &prompt, max), cache);
         let want = uncached(&Witness::mixing(vocab, context, max), &prompt, max)?;
         let input = format!(
-            "a model whose token depends on everything it sees, {kind:?}, prompt {prompt:?}, at most \
-                {max} new, context {context}"
+            "a model whose token depends on everything it sees, {kind:?}, prompt {prompt:?}, \
+                at most {max} new, context {context}"
         );
         equal_tokens(&input, ids(got), &want, &[])?;
     }
