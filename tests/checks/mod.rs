@@ -58,7 +58,7 @@ pub enum Kind {
     Wrong { got: String },
     /// The code returned an error where it shouldn't have.
     Error,
-    /// A `todo!` was reached: "day 6, task 1: keep the last position of every row".
+    /// A `todo!` was reached: "day 6, task 1: Return the logits of each row's last position".
     Unwritten(String),
     /// The code panicked.
     Panicked,
