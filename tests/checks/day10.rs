@@ -1305,7 +1305,7 @@ pub fn the_picked_cache_computes_least(day: &Day) -> Outcome {
         let caches: Vec<Vec<u32>> =
             (0..1 + random.below(4)).map(|_| text(&mut random, 0)).collect();
         let tokens = text(&mut random, 1);
-        // What `Cached::logits` would compute and forget with each cache.
+        // The positions that `Cached::logits` would compute and forget with each cache.
         let mut costs = Vec::new();
         for held in &caches {
             let same = held.iter().zip(&tokens).take_while(|(a, b)| a == b).count();

@@ -479,8 +479,8 @@ pub fn an_ending_makes_room_for_the_next(day: &Day) -> Outcome {
         text(&[2, 1, 0], 0.48 * 0.4 * 0.9, 1.0, FinishReason::Eos),
     ];
     texts(&format!("{CROWDED}; the end is EOS"), got, &want, TOLERANCE).likely(
-        "each beam may end among the best, so keep 2 candidates per beam, or B A is never \
-            seen",
+        "each beam may have an ending among the best: without 2 candidates per beam, B A is \
+            never seen",
     )
 }
 
@@ -1039,8 +1039,8 @@ pub fn with_two_eos_ids_enough_go_on(day: &Day) -> Outcome {
         text(&[1, 1, 0], 0.06 * 0.06 * 0.5, 9.0, FinishReason::Eos),
     ];
     texts(input, got, &want, TOLERANCE).likely(
-        "every beam may have two endings among the best, so keep 3 candidates per beam, or \
-            no text goes on",
+        "every beam may have two endings among the best: without 3 candidates per beam, no \
+            text continues",
     )
 }
 
@@ -1059,7 +1059,7 @@ pub fn every_beam_may_end_at_once(day: &Day) -> Outcome {
         length_penalty 4, never, at most 3 new";
     let after = |first: u32, p: f32| text(&[first, 1, 0], p * 0.05 * 0.9, 81.0, FinishReason::Eos);
     texts(input, got, &[after(1, 0.3), after(2, 0.29), after(3, 0.28)], TOLERANCE).likely(
-        "three beams end among the best, and three still go on, so keep 2 candidates per \
+        "three beams end among the best, and three must continue, so keep 2 candidates per \
             beam",
     )
 }

@@ -817,7 +817,7 @@ pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
         };
         let with = if cached { "" } else { ", without a cache" };
         let input = format!(
-            "three rows, 4 new tokens each{with}; the sampler of row 1 fails when it's asked for \
+            "three rows, 4 new tokens each{with}; the sampler of row 1 fails at \
                 token {when}"
         );
         let healthy = run(false)?;
@@ -826,7 +826,7 @@ pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
             Err(error) => {
                 return equal(&format!("{input}: the batch"), Err(error), &())
                     .likely_even_of_an_error(
-                        "the error belongs to that row, and its token carries it; the others go on",
+                        "the row's last token carries its error, and the other rows continue",
                     );
             }
         };

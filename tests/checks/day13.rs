@@ -643,15 +643,15 @@ pub fn the_draft_leaves_room_for_the_pass_itself(day: &Day) -> Outcome {
         let mut decoder = (day.decoder)(setup)?;
         decoder.block()?;
         let what = format!(
-            "context 16, K = {k}, {len} tokens of prompt, {max} new at most: tokens the drafter is \
-             asked for"
+            "context 16, K = {k}, {len} tokens of prompt, at most {max} new: tokens requested \
+             from the drafter"
         );
         equal(&what, Ok(asked.take()), &vec![want]).likely(why)?;
     }
     Ok(())
 }
 
-/// A drafter that drafts nothing, and records the numbers of tokens it was asked for.
+/// A drafter that drafts nothing, and records how many tokens were requested each time.
 struct Asked<'a>(&'a RefCell<Vec<usize>>);
 
 impl Drafter for Asked<'_> {

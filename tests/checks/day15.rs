@@ -404,7 +404,7 @@ pub fn room_by_hand(day: &Day) -> Outcome {
             vec![4],
             vec![1],
             false,
-            "2 rows × 8 = 16: count what a sequence may become, not what it is now",
+            "2 rows × 8 = 16: count the length it may reach, not its current length",
         ),
         (30, 40, vec![3], vec![2], true, "no sequence outgrows the context: 2 rows × 20 = 40"),
         (30, 39, vec![3], vec![2], false, "each may grow to the context: 2 rows × 20 = 40"),
@@ -664,7 +664,7 @@ pub fn a_failed_row_ends_alone(day: &Day) -> Outcome {
             Err(error) => {
                 return equal(&format!("{input}: the scheduler"), Err(error), &())
                     .likely_even_of_an_error(
-                        "the error belongs to that row, whose token carries it; the others go on",
+                        "the row's last token carries its error, and the other rows continue",
                     );
             }
         };

@@ -70,7 +70,7 @@ fn watched(call: impl FnOnce()) -> Watched {
 #[derive(Clone, Copy)]
 pub struct Meeting;
 
-/// The threads that arrived, and whether one of them waited in vain.
+/// The threads that arrived, and whether one of them waited without another arriving.
 static MET: Mutex<(Vec<ThreadId>, bool)> = Mutex::new((Vec::new(), false));
 static COME: Condvar = Condvar::new();
 /// Held by a check that uses `Meeting` weights.

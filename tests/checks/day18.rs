@@ -881,7 +881,7 @@ pub fn entropy_of_any_tiling_is_right(day: &Day) -> Outcome {
 pub fn each_side_counts_by_its_sum(day: &Day) -> Outcome {
     // Exponentials that sum to 1 + 2 = 3 with mean (3, 0), and to 6 with mean (0, 6).
     let (out, lse) = (day.merge_finished)((&[3.0, 0.0], 3f32.ln()), (&[0.0, 6.0], 6f32.ln()));
-    let input = "(3, 0) of exponentials that sum to 3, and (0, 6) of 6";
+    let input = "(3, 0) from exponentials that sum to 3, and (0, 6) from a sum of 6";
     numbers(input, &out, &[1.0, 4.0], TOLERANCE)?;
     numbers(&format!("the logarithm, {input}"), &[lse], &[9f32.ln()], TOLERANCE)?;
     let (out, lse) = (day.merge_finished)((&[2.0], 1000.0), (&[4.0], 1000.0));
@@ -909,9 +909,9 @@ pub fn a_side_without_keys_is_ignored(day: &Day) -> Outcome {
     }
     let (_, lse) = (day.merge_finished)(none, none);
     numbers("the logarithm of nothing and nothing", &[lse], &[f32::NEG_INFINITY], 0.0)?;
-    // How that logarithm is computed: exp(2) · 3.
+    // log_sum_exp itself: the logarithm of exp(2) · 3.
     let lse = (day.log_sum_exp)((2.0, 3.0, vec![1.0]));
     numbers("log_sum_exp: maximum 2, sum 3", &[lse], &[2.0 + 3f32.ln()], TOLERANCE)?;
     let lse = (day.log_sum_exp)(nothing(1));
-    numbers("log_sum_exp: no key met", &[lse], &[f32::NEG_INFINITY], 0.0)
+    numbers("log_sum_exp: no keys seen", &[lse], &[f32::NEG_INFINITY], 0.0)
 }

@@ -387,8 +387,8 @@ pub fn full_blocks_become_known(day: &Day) -> Outcome {
         Do::Remember(1, text(1, 9), ""),
         Do::Lookup(text(1, 9), ""),
     ];
-    let input = "blocks of 4; sequence 1 is remembered with 1 to 5, and again with 1 to 9: known \
-                 blocks of it";
+    let input = "blocks of 4; sequence 1 is remembered with 1 to 5, and again with 1 to 9: its \
+                 known blocks";
     equal(input, last(day, 9, &script).map(|seen| seen.found), &vec![0, 1])
         .likely("a block that is known already is still the parent of the next one")
 }

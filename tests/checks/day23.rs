@@ -369,8 +369,8 @@ pub fn prompts_start_while_blocks_are_left(day: &Day) -> Outcome {
         );
         let got = (plan(&seen), seen.last().map_or(0, |seen| seen.free));
         equal(&input, Ok(got), &(want, free)).likely(
-            "a text starts if all its tokens fit, and takes the blocks of its first piece; what \
-             it may become isn't counted",
+            "a text starts if all its tokens fit, and takes the blocks of its first piece; its \
+             future tokens aren't counted",
         )?;
     }
     Ok(())
