@@ -47,7 +47,7 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-/// A run on ids that prints ids needs no tokenizer, but one that needs the text does.
+/// A run that takes and prints ids needs no tokenizer, but one that needs the text does.
 #[test]
 fn a_folder_without_a_tokenizer_runs_on_ids() {
     let folder = Folder::new("ids");
@@ -111,7 +111,8 @@ fn a_draft_as_large_as_its_target_is_a_warning() {
     assert!(!run("story-3m", "story-230k").1);
 }
 
-/// A safetensors file with some bytes of one tensor replaced.
+/// Writes a copy of a safetensors file with some bytes of one tensor replaced, and returns its
+/// path.
 fn with_bytes(from: &Path, to: PathBuf, tensor: &str, bytes: &[u8]) -> String {
     let mut file = fs::read(from).unwrap();
     let header = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
@@ -171,7 +172,7 @@ fn medusa_heads_and_trees_are_checked_before_the_model_is_loaded() {
     refused(&["--typical-acceptance"], 2, "--medusa");
     fs::remove_file(folder.0.join("medusa.safetensors")).unwrap();
     refused(&["--medusa"], 1, "no such file");
-    // Only the last norm says whose heads these are. The rest of the weights stay unread.
+    // Only the last norm identifies the heads' model. The rest of the weights aren't read.
     fs::write(folder.0.join("model.safetensors"), &weights).unwrap();
     let norm = changed("norm", "norm.weight", &99f32.to_le_bytes());
     refused(&["--medusa", &norm], 1, "trained on another model");
@@ -224,7 +225,7 @@ fn ctrl_c_ends_a_beam_search() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text, "Once\n", "the search went on to its end");
+    assert_eq!(text, "Once\n", "the search ran to its end");
 }
 
 #[test]
@@ -270,7 +271,7 @@ fn an_error_after_the_prompt_was_shown_has_a_line_of_its_own() {
     assert_eq!(String::from_utf8(out.stdout).unwrap(), "Once\n");
 }
 
-/// A processor's name may contain NaN although the model is sound.
+/// A processor's name may contain NaN even if the model's numbers are fine.
 #[test]
 fn an_error_that_quotes_nan_is_not_the_models() {
     let flags =

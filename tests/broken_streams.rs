@@ -44,7 +44,7 @@ fn within_a_minute(mut command: Command) -> Output {
         Ok(output) => output.unwrap(),
         Err(_) => {
             let _ = Command::new("kill").args(["-9", &id.to_string()]).status();
-            panic!("it does not end: {command:?}");
+            panic!("the command doesn't end: {command:?}");
         }
     }
 }
@@ -259,7 +259,7 @@ fn a_window_limits_what_penalties_look_at() {
     let penalty = ["--repetition-penalty", "1.8"];
     let all = run(&penalty).0;
     let window = |n: &str| run(&[&penalty[..], &["--penalty-window", n]].concat()).0;
-    assert_eq!(window("16777216"), all, "a window longer than the text is none");
+    assert_eq!(window("16777216"), all, "a window longer than the text has no effect");
     let (one, twenty) = (window("1"), window("20"));
     assert!(one != all && twenty != all && one != twenty && all != plain, "{one}{twenty}{all}");
     for (args, words) in [

@@ -49,7 +49,7 @@ fn lines_are_turns_and_the_cache_is_kept() {
     assert_eq!(turns[0][1], 0);
     for (before, turn) in turns.iter().zip(&turns[1..]) {
         let [tokens, reused, answer, computed] = *turn;
-        assert!(reused >= before[0], "the turn before is not computed again: {errors}");
+        assert!(reused >= before[0], "the previous turn isn't recomputed: {errors}");
         assert_eq!(computed, tokens - reused + answer - 1);
     }
     let (plain, errors, _) = chat(
@@ -82,7 +82,7 @@ fn commands_do_what_help_says() {
     assert_eq!(
         turns[1][1],
         turns[1][0] - 1,
-        "after /reset the same line finds itself in the cache: {errors}"
+        "after /reset, the same line is already in the cache: {errors}"
     );
     let answers: Vec<&str> = out.lines().collect();
     assert_eq!(answers[0], answers[1], "{out}");
@@ -119,10 +119,10 @@ fn a_system_prompt_and_a_template_of_ones_own() {
     assert_eq!(code, 0, "{errors}");
     assert!(!errors.contains("was not trained to chat"), "{errors}");
     let turns = stats(&errors);
-    assert_eq!(turns.len(), 2, "an empty line says nothing: {errors}");
+    assert_eq!(turns.len(), 2, "an empty line isn't a turn: {errors}");
     assert!(
         turns[1][1] < turns[0][0],
-        "another system prompt: all behind it is computed anew: {errors}"
+        "a new system prompt: everything after it is recomputed: {errors}"
     );
     assert!(errors.contains("[cut after 6 tokens; --max-new-tokens N allows more]"), "{errors}");
     std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
@@ -147,7 +147,7 @@ fn a_seed_is_a_chat() {
     assert_eq!(chat(&flags("1"), lines).0, one);
     assert_ne!(chat(&flags("2"), lines).0, one);
     let answers: Vec<&str> = one.lines().collect();
-    assert_ne!(answers.first(), answers.last(), "what is drawn goes on, also after /reset: {one}");
+    assert_ne!(answers.first(), answers.last(), "the random stream continues after /reset: {one}");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn control_c_stops_an_answer_and_keeps_the_chat() {
     lines.write_all(b"And a dog.\n").unwrap();
     std::thread::spawn(move || out.read_to_end(&mut vec![]));
     let second = stats(&until("turn 2: "))[0];
-    assert!(second[0] > first[0] + first[2] / 2, "what was said stays: {first:?} {second:?}");
+    assert!(second[0] > first[0] + first[2] / 2, "the text so far must stay: {first:?} {second:?}");
     drop(lines); // the end of the input
     assert!(child.wait().unwrap().success());
     std::fs::remove_dir_all(file.parent().unwrap()).unwrap();

@@ -221,7 +221,7 @@ fn stop_strings_cost_what_can_match() {
         let cost = best(stops);
         // Searching for each of them, or through all of the pending text, would cost a thousand
         // times as much.
-        assert!(cost < one * 100, "{what}: {cost:?}, and {one:?} for one of three letters");
+        assert!(cost < one * 100, "{what}: {cost:?}, but {one:?} for one of three letters");
     }
 }
 

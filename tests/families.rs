@@ -228,13 +228,13 @@ fn rows(columns: usize) -> Vec<Vec<String>> {
 fn the_book_has(rows: &[Vec<String>], found: &[Found]) {
     let cells = rows.iter().map(|row| row.iter().filter(|cell| is_measured(cell)));
     let cells: Vec<&String> = cells.flatten().collect();
-    assert_eq!(cells.len(), found.len(), "the page has another number of cells: {cells:?}");
+    assert_eq!(cells.len(), found.len(), "the page has a different number of cells: {cells:?}");
     for (cell, found) in cells.into_iter().zip(found) {
         let Found { model, disk, dtype, first, error, .. } = found;
         assert!(
             found.is_shown_as(cell),
-            "book/src/families.md, {model}, {disk}, --dtype {dtype}: the page says {cell:?}, found \
-             is {error}, {first:?}; run tests/oracle/families_page.py"
+            "book/src/families.md, {model}, {disk}, --dtype {dtype}: the page says {cell:?}, but \
+             {error}, {first:?} was measured; run tests/oracle/families_page.py"
         );
     }
 }

@@ -104,7 +104,7 @@ fn logits(path: &Path) -> Vec<f32> {
 #[track_caller]
 fn message<T>(result: anyhow::Result<T>) -> String {
     match result {
-        Ok(_) => panic!("it should have been refused"),
+        Ok(_) => panic!("this should have been rejected"),
         Err(error) => candecode::kit::error::describe(&error),
     }
 }

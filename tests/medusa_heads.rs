@@ -24,7 +24,7 @@ fn heads(engine: &Engine) -> MedusaHeads {
     medusa::load(&file(medusa::FILE), engine.model()).unwrap()
 }
 
-/// The stories that the heads were not trained on, as ids.
+/// Returns the stories that the heads were not trained on, as ids.
 fn held_out() -> Vec<Vec<u32>> {
     let text = std::fs::read_to_string(file("held_out.jsonl")).unwrap();
     let story = |line: &str| -> Vec<u32> {
@@ -37,7 +37,7 @@ fn held_out() -> Vec<Vec<u32>> {
 /// The number of tokens in an opening, after BOS, as in `models/train/medusa.py`.
 const OPENING: usize = 12;
 
-/// The 64-bit FNV-1a hash of a story's opening, two bytes per id.
+/// Returns the 64-bit FNV-1a hash of a story's opening, two bytes per id.
 fn hash(ids: &[u32]) -> String {
     let bytes = ids[1..=OPENING].iter().flat_map(|id| (*id as u16).to_le_bytes());
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -56,7 +56,7 @@ fn no_held_out_story_begins_like_one_that_the_heads_were_trained_on() {
     }
 }
 
-/// The text after `prompt`, with Medusa heads, and its counts.
+/// Generates text after `prompt` with Medusa heads, and returns it with its counts.
 fn grown(
     model: &Transformer,
     engine: &Engine,
@@ -100,7 +100,7 @@ fn held_out_stories_are_the_same_and_take_fewer_passes() {
     assert!(per_pass >= 1.8, "{per_pass} tokens per pass");
 }
 
-/// Heads that repeat the model's own head, made by hand for a model.
+/// Builds heads for a model whose blocks change nothing, so they repeat the model's own head.
 fn untrained(model: &Transformer) -> HashMap<String, Tensor> {
     let width = model.config().hidden_size;
     let norm = match &model.norm {

@@ -112,8 +112,8 @@ fn numbers_of(shape: &[usize], dtype: DType) -> Tensor {
     numbers.to_dtype(dtype).unwrap().to_dtype(DType::F32).unwrap()
 }
 
-/// Runs every operation on inputs of type `dtype` whose numbers were `rounded` to another type
-/// before, and returns the results as f32 on the CPU.
+/// Runs every operation on inputs of type `dtype` that were first rounded to the type `rounded`,
+/// and returns the results as f32 on the CPU.
 fn every_operation(
     ops: &dyn Ops,
     rounded: DType,
@@ -182,8 +182,8 @@ fn every_operation(
 fn every_operation_says_on_the_device_what_plain_code_says_on_the_cpu() {
     let _held = KERNELS.lock();
     let device = device();
-    // In f32, sums of some hundred products in another order. 16-bit results are rounded to 8 or 11
-    // bits, in plain code after each of several operations.
+    // In f32, sums of a few hundred products in a different order. 16-bit results are rounded to 8
+    // or 11 bits, and plain code rounds after each of several operations.
     let types = [(DType::F32, 2e-4), (DType::BF16, 0.05), (DType::F16, 0.01)];
     let types = if device.is_cpu() { &types[..1] } else { &types[..] }; // on the CPU, always f32
     for (dtype, tolerance) in types {
@@ -401,7 +401,7 @@ fn a_pool_of_one_thread_serves_callers_on_several() {
     while child.try_wait().unwrap().is_none() {
         if began.elapsed() > std::time::Duration::from_secs(120) {
             child.kill().unwrap();
-            panic!("the program waits for ever");
+            panic!("the program is deadlocked");
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
@@ -420,7 +420,7 @@ fn there_are_no_more_threads_than_allowed_cores() {
     assert!(stats.contains(" 1 threads"), "{stats}");
 }
 
-/// Day 12's mask, `(T, S)`, of a row that starts with padding.
+/// Returns day 12's mask, `(T, S)`, for a row that starts with padding.
 fn padded(padding: usize, new: usize, all: usize) -> Vec<u8> {
     let see = |i: usize, j: usize| j == i || (padding <= j && j <= i);
     (all - new..all).flat_map(|i| (0..all).map(move |j| u8::from(see(i, j)))).collect()

@@ -26,7 +26,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 const WORDS: [&str; 5] = ["the", "cat", "and", "dog", "."];
-/// The sentence that it writes after "the".
+/// The sentence that the model writes after "the".
 const TEXT: [u32; 6] = [0, 1, 2, 0, 3, 4];
 
 fn root() -> PathBuf {

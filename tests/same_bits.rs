@@ -1,5 +1,5 @@
-//! The same bits, whatever the company: the logits after a text's last token, computed in every way
-//! that the engine has. `book/src/same_bits.md` shows the table.
+//! Checks that a text gets the same bits regardless of what runs with it: the logits after its last
+//! token, computed in every way the engine supports. `book/src/same_bits.md` shows the table.
 
 use candecode::day07_greedy::{argmax, Sequence};
 use candecode::day10_kv_cache::DynamicCache;
@@ -13,12 +13,13 @@ use candecode::kit::{Logits, Model, QuantType, Request, Step, WeightFormat};
 use candle_core::{DType, Device, Tensor};
 use std::fmt::Write as _;
 
-/// The text: 150 tokens, more than two tiles of the kernels and more than nine blocks of 16.
+/// Returns the text: 150 tokens, more than two tiles of the kernels and more than nine blocks of
+/// 16.
 fn text() -> Vec<u32> {
     (0..150).map(|i| 300 + (i * i * 7 + i * 13) % 900).collect()
 }
 
-/// Another text, as company.
+/// Returns another text, to run alongside the first.
 fn other() -> Vec<u32> {
     (0..91).map(|i| 310 + (i * 31) % 800).collect()
 }
@@ -28,7 +29,7 @@ fn bits(logits: &Tensor) -> Vec<u32> {
     numbers.into_iter().map(f32::to_bits).collect()
 }
 
-/// The logits after the text, in passes of `chunk` tokens.
+/// Returns the logits after the text, in passes of `chunk` tokens.
 fn in_passes(model: &dyn Model, chunk: usize) -> Vec<u32> {
     let mut cache = DynamicCache::new(model.config().num_hidden_layers);
     let mut last = Vec::new();
@@ -39,7 +40,7 @@ fn in_passes(model: &dyn Model, chunk: usize) -> Vec<u32> {
     last
 }
 
-/// The logits after the text, in a batch with a shorter and a longer row.
+/// Returns the logits after the text, in a batch with a shorter and a longer row.
 fn in_a_batch(model: &dyn Model) -> Vec<u32> {
     let tokenizer = read_tokenizer(&hub::locate("story-3m", false).unwrap()).unwrap();
     let longer = [other(), other()].concat();
@@ -58,7 +59,7 @@ fn pages(model: &dyn Model, block_size: usize) -> PagedCache {
     PagedCache::new(model.config().num_hidden_layers, 1024 / block_size, block_size).unwrap()
 }
 
-/// Computes some tokens of sequences in one line. Returns the bits after the last of each.
+/// Computes some tokens of sequences in one flat step. Returns the bits after the last of each.
 fn line(model: &dyn Model, cache: &mut PagedCache, parts: &[(usize, &[u32])]) -> Vec<Vec<u32>> {
     let new = |(sequence, ids): &(usize, &[u32])| {
         let start = cache.len_of(*sequence);
@@ -73,7 +74,8 @@ fn line(model: &dyn Model, cache: &mut PagedCache, parts: &[(usize, &[u32])]) ->
     (0..parts.len()).map(|i| bits(&logits.narrow(1, i, 1).unwrap())).collect()
 }
 
-/// The logits after the text in blocks, in pieces, in one line with another text.
+/// Returns the logits after the text, computed in pieces and in blocks, in flat steps with another
+/// text.
 fn in_pages(model: &dyn Model, block_size: usize) -> Vec<u32> {
     let (text, other, mut cache) = (text(), other(), pages(model, block_size));
     line(model, &mut cache, &[(7, &other[..50]), (3, &text[..33])]);
@@ -81,7 +83,7 @@ fn in_pages(model: &dyn Model, block_size: usize) -> Vec<u32> {
     line(model, &mut cache, &[(3, &text[149..])]).remove(0)
 }
 
-/// The logits after the text, with its first blocks computed by another text.
+/// Returns the logits after the text, with its first blocks computed by another text.
 fn from_a_prefix(model: &dyn Model) -> Vec<u32> {
     let (text, mut cache, mut prefixes) = (text(), pages(model, 16), PrefixCache::new());
     let first = [&text[..100], &other()[..20]].concat();
@@ -94,7 +96,7 @@ fn from_a_prefix(model: &dyn Model) -> Vec<u32> {
     line(model, &mut cache, &[(1, &text[known..])]).remove(0)
 }
 
-/// The logits after the text, which has lost its blocks and is computed again, in others.
+/// Returns the logits after the text, recomputed in other blocks after it has lost its own.
 fn after_preemption(model: &dyn Model) -> Vec<u32> {
     let (text, mut cache) = (text(), pages(model, 16));
     line(model, &mut cache, &[(0, &text[..120])]);

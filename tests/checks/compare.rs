@@ -21,8 +21,8 @@ fn place(mut at: usize, shape: &[usize]) -> Vec<usize> {
     index
 }
 
-/// Formats a number for the reader: seven digits, so that two mistakes with different numbers also
-/// print differently.
+/// Formats a number for the reader with seven significant digits, so that different mistakes rarely
+/// print the same number.
 fn digits(x: f32) -> String {
     format!("{x:.6e}").parse::<f64>().map_or(format!("{x}"), |x| format!("{x}"))
 }
@@ -59,9 +59,9 @@ pub fn close(input: &str, got: Result<Tensor>, want: &Tensor, tolerance: f32) ->
     let same = |(g, w): (&f32, &f32)| g == w || (g - w).abs() <= tolerance;
     let Some(at) = g.iter().zip(&w).position(|pair| !same(pair)) else { return Ok(()) };
     let exact = tolerance == 0.0;
-    let to = if exact { "exactly".to_string() } else { format!("to {tolerance:e}") };
+    let to = if exact { "exactly".to_string() } else { format!("to within {tolerance:e}") };
     let wanted = if w[at].is_nan() {
-        "a number, but what this is compared with is NaN as well".to_string()
+        "a number, but the value to compare with is NaN".to_string()
     } else {
         format!("{}   ({to})", digits(w[at]))
     };
@@ -118,7 +118,7 @@ pub fn equal_tokens(input: &str, got: Result<Vec<u32>>, want: &[u32], margins: &
             "token {at} is {id}, in {:?}",
             &ids[at.saturating_sub(2)..(at + 3).min(ids.len())]
         ),
-        None => format!("{} tokens, the end", ids.len()),
+        None => format!("nothing, it has only {} tokens", ids.len()),
     };
     let mut lines = vec![
         format!("first difference at token {at}"),
@@ -127,7 +127,7 @@ pub fn equal_tokens(input: &str, got: Result<Vec<u32>>, want: &[u32], margins: &
     ];
     if margins.get(at).is_some_and(|margin| *margin < 1e-3) {
         lines.push(
-            "a near-tie: the two best tokens are less than 0.001 apart here, so this is no bug"
+            "a near-tie: the top two tokens are within 0.001 of each other, so maybe not a bug"
                 .into(),
         );
     }
@@ -159,8 +159,8 @@ pub fn refused<T: Debug>(input: &str, got: Result<T>, says: &[&str]) -> Outcome 
     }
 }
 
-/// Like [`refused`], but for calls that panic if a test is missing: the panic is reported like any
-/// other failure, with its input.
+/// Like [`refused`], but for calls that panic if the reader's code doesn't validate its input. The
+/// panic is reported like any other failure, with the input that caused it.
 pub fn refused_calmly<T: Debug>(input: &str, call: impl FnOnce() -> Result<T>) -> Outcome {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
     match caught {

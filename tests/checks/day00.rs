@@ -164,8 +164,9 @@ pub fn most_tokens_come_back(day: &Day) -> Outcome {
     let best = logits.i(0)?.argmax(1)?.to_vec1::<u32>()?;
     let got = best.iter().enumerate().filter(|(id, best)| *id as u32 == **best).count() as u64;
     let want = golden_json("day00")?["come_back"].as_u64().unwrap_or_default();
-    let words = |count: u64| format!("{count} of {} tokens score themselves best", best.len());
-    equal("every token of story-3m, scored against all", Ok(words(got)), &words(want))
+    let words =
+        |count: u64| format!("{count} of {} tokens score highest against themselves", best.len());
+    equal("every token of story-3m, scored against every token", Ok(words(got)), &words(want))
 }
 
 pub fn the_best_ids_become_text(day: &Day) -> Outcome {
@@ -194,7 +195,7 @@ fn through_no_layers(day: &Day) -> Outcome {
         let ids = (day.text_to_ids)(&tokenizer, &text)?.to_device(table.device())?;
         let logits = (day.score)(&table, &(day.embed)(&table, &ids)?)?;
         equal(
-            &format!("{text:?}, through no layers"),
+            &format!("{text:?}, with no layers"),
             (day.best_text)(&tokenizer, &logits),
             &echo,
         )?;
@@ -213,8 +214,9 @@ pub fn no_positions_are_refused(day: &Day) -> Outcome {
     refused_calmly("x (2, 0, 4): no positions", || (day.last_position)(&x))
 }
 
-/// Direction, not distance and not the dot product: row 1 is short and exactly parallel to row 0,
-/// row 2 has the largest dot product, row 3 is closest in space, and row 4 points away.
+/// Only the direction counts, not the distance or the dot product: row 1 is short and exactly
+/// parallel to row 0, row 2 has the largest dot product, row 3 is closest in space, and row 4
+/// points away.
 pub fn direction_decides(day: &Day) -> Outcome {
     let rows = [[2f32, 0.], [0.5, 0.], [9., 9.], [2., 1.], [-2., 0.]];
     let table = Tensor::new(&rows, &device()?)?;
@@ -263,7 +265,7 @@ pub fn a_token_outside_is_refused(day: &Day) -> Outcome {
     refused_calmly("a table of 3 rows, id 3", || (day.nearest)(&table, 3, 1))
 }
 
-/// Checks that every row of the chapter's table, torch to candle, compiles and does what it says.
+/// Checks that every row of the chapter's torch-to-candle table compiles and does what it says.
 pub fn the_chapters_table() -> Result<()> {
     let device = Device::Cpu;
     let x = Tensor::new(&[[1f32, 2., 3.], [4., 5., 6.]], &device)?;

@@ -130,7 +130,7 @@ pub fn attention_by_hand(day: &Day) -> Outcome {
     let (q, k) = (Tensor::new(&[[q, q]], &device()?)?, Tensor::new(&[[k, k]], &device()?)?);
     let v = Tensor::new(&[[v, v]], &device()?)?;
     let want = Tensor::new(&[[[[1f32, 3., 6., 2.]], [[1., 3., 6., 2.]]]], &device()?)?;
-    let input = "two heads alike: q [2 ln 3, 0, 0, 0], k [0, 1, 0, 0] and [1, 0, 0, 0], \
+    let input = "two identical heads: q [2 ln 3, 0, 0, 0], k [0, 1, 0, 0] and [1, 0, 0, 0], \
         v [4, 0, 0, 8] and [0, 4, 8, 0]";
     close(input, (day.attention)(&q, &k, &v, None), &want, TOLERANCE)
 }
@@ -169,7 +169,7 @@ pub fn a_trained_head_equals_transformers(day: &Day) -> Outcome {
     let mask = Tensor::from_vec(allowed(12, 0), (1, 1, 12, 12), &device()?)?;
     let got = (day.attention)(&q?, &k?, &v?, Some(&mask));
     let input =
-        "layer 1, head 4 of story-3m, twice, on \"Tom had a red ball. One day, Tom lost the\"";
+        "layer 1, head 4 of story-3m, duplicated, on \"Tom had a red ball. One day, Tom lost the\"";
     close(input, got, &twice("head.out")?, TOLERANCE)
 }
 
@@ -187,7 +187,8 @@ pub fn each_row_has_its_own_mask(day: &Day) -> Outcome {
     for row in 0..3 {
         let one = |t: &Tensor| t.narrow(0, row, 1);
         let alone = (day.attention)(&one(&q)?, &one(&k)?, &one(&v)?, Some(&one(&mask)?))?;
-        let input = format!("row {row} of a batch of 3 with a mask (3, 1, 4, 4), against it alone");
+        let input =
+            format!("row {row} of a batch of 3 with a mask (3, 1, 4, 4), against the row alone");
         close(&input, one(&got), &alone, TOLERANCE)?;
     }
     Ok(())

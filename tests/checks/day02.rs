@@ -92,11 +92,11 @@ pub fn a_position_past_the_context_is_refused(day: &Day) -> Outcome {
 /// Compares frequencies by ratio, because they span many powers of ten.
 fn same_frequencies(input: &str, got: Result<Vec<f32>>, want: &[f32]) -> Outcome {
     let got = got?;
-    equal(&format!("how many frequencies: {input}"), Ok(got.len()), &want.len())?;
+    equal(&format!("number of frequencies: {input}"), Ok(got.len()), &want.len())?;
     let parts: Vec<f32> = got.iter().zip(want).map(|(got, want)| got / want).collect();
     let ones = Tensor::ones(parts.len(), DType::F32, &Device::Cpu)?;
     // One f32 unit from the power, and one from the reciprocal.
-    let input = format!("each frequency over the one wanted: {input}");
+    let input = format!("each frequency divided by the expected one: {input}");
     close(&input, Tensor::new(parts, &Device::Cpu), &ones, 1e-6)
 }
 
@@ -124,9 +124,9 @@ pub fn an_odd_head_is_refused(day: &Day) -> Outcome {
 }
 
 /// The first thing to check if no other cause is known.
-const ANGLES: &str = "the RotaryEmbedding is made with task 2.2: if that fails, mend it first. \
+const ANGLES: &str = "the RotaryEmbedding uses task 2.2: if that task fails, fix it first. \
     An angle is position times frequency";
-const TURNS: &str = "the angles are those of 2.2 and 2.3: if one of them fails, mend it first";
+const TURNS: &str = "the angles come from tasks 2.2 and 2.3: if one of them fails, fix it first";
 
 pub fn angles_by_hand(day: &Day) -> Outcome {
     // With head_dim 4 and theta 100, the pairs rotate by 1 and 0.1 radians per token.
@@ -209,7 +209,7 @@ pub fn rope_equals_transformers(day: &Day) -> Outcome {
 pub fn the_type_stays(day: &Day) -> Outcome {
     let k = golden("day02", "k")?.to_dtype(DType::BF16)?;
     let got = (day.turn)(1e4, &k, &golden("day02", "positions")?)?;
-    equal("the type of a turned bf16 k", Ok(got.dtype()), &DType::BF16)?;
+    equal("the type of a rotated bf16 k", Ok(got.dtype()), &DType::BF16)?;
     // bf16 has 8 significant bits: products and sums of numbers up to 4 round by 1/64. Going
     // through f32 rounds less often.
     close("k in bf16", Ok(got), &golden("day02", "k.turned.bf16")?, 0.04)
@@ -266,7 +266,8 @@ pub fn each_row_has_its_positions(day: &Day) -> Outcome {
             let alone = x.narrow(0, b, 1)?.narrow(2, t, 1)?;
             let alone = (day.turn)(1e4, &alone, &positions(&[&[*p]])?)?;
             let got = all.narrow(0, b, 1)?.narrow(2, t, 1);
-            let input = format!("row {b}, token {t} of a batch, against it alone at position {p}");
+            let input =
+                format!("row {b}, token {t} of a batch, against that token alone at position {p}");
             close(&input, got, &alone, TOLERANCE)?;
         }
     }
@@ -361,7 +362,7 @@ pub fn reordering_equals_candle_nn(day: &Day) -> Outcome {
         let interleaved = candle_nn::rotary_emb::rope_i(&x_nn?, &cos?, &sin?)?;
         let got = halves(&x).and_then(|x| (day.turn)(1e4, &x, &at));
         let input = format!(
-            "random x {:?}, its pairs reordered and turned, against candle_nn::rotary_emb::rope_i",
+            "random x {:?}, its pairs reordered and rotated, against candle_nn::rotary_emb::rope_i",
             x.dims()
         );
         close(&input, got, &halves(&interleaved)?, TOLERANCE)?;

@@ -119,11 +119,12 @@ pub fn rms_norm_equals_llama(day: &Day) -> Outcome {
     refused("a width of 32, a weight of 31", (day.rms_norm)(&x, &w.narrow(0, 0, 31)?, 1e-5), &[])
 }
 
-/// Computed in the dtype of x, the first result would be 0 and the second twice too large.
+/// If computed in the dtype of x, the first result would be 0 and the second twice as large as it
+/// should be.
 pub fn rms_norm_in_f32(day: &Day) -> Outcome {
     for (dtype, number, why) in [
         (DType::F16, 300.0, "300² is beyond 65504, the largest f16"),
-        (DType::BF16, 1.0, "a sum of ones in bf16 stops at 256, for 257 has nine bits"),
+        (DType::BF16, 1.0, "a sum of ones in bf16 stops at 256, because 257 needs nine bits"),
     ] {
         let ones = Tensor::ones(1024, DType::F32, &device()?)?;
         let signs: Vec<f32> = (0..1024).map(|i| if i % 2 == 0 { 1.0 } else { -1.0 }).collect();
@@ -131,9 +132,9 @@ pub fn rms_norm_in_f32(day: &Day) -> Outcome {
         let (x, w) = ((&signs * number)?.to_dtype(dtype)?, ones.to_dtype(dtype)?);
         let got = (day.rms_norm)(&x, &w, 1e-6);
         let input =
-            format!("rms_norm of 1024 numbers, {number} and -{number} in turn, in {dtype:?}");
+            format!("rms_norm of 1024 numbers, alternating {number} and -{number}, in {dtype:?}");
         let found = close(&input, got, &signs, 0.0);
-        found.likely(&format!("{why}: go to f32 before you square and sum"))?;
+        found.likely(&format!("{why}: convert to f32 before you square and sum"))?;
     }
     Ok(())
 }
@@ -169,7 +170,7 @@ fn bits(input: &str, got: Result<Tensor>, want: &Tensor) -> Outcome {
         format!("input  {input}"),
         format!("{different} of {} numbers differ, the first at {at}", g.len()),
         format!("got    {}", g[at]),
-        format!("want   {}   ({} of bf16 away)", w[at], steps),
+        format!("want   {}   ({} away in bf16)", w[at], steps),
     ];
     let got: Vec<String> = g.iter().map(f32::to_string).collect();
     Err(Failure::new(Kind::Wrong { got: got.join(" ") }, lines))
@@ -180,7 +181,7 @@ pub fn layer_norm_bf16_equals_torch(day: &Day) -> Outcome {
     let [w, b] = ["weight", "bias"].map(|name| golden("day03", name)?.to_dtype(DType::BF16));
     let got = (day.layer_norm)(&x, &w?, &b?, 1e-5);
     bits("layer_norm of x (6, 32) in bf16", got, &golden("day03", "bf16.layer_norm")?)
-        .likely("x, weight and bias become f32; the result is rounded once, at the end")
+        .likely("convert x, weight and bias to f32, and round the result once, at the end")
 }
 
 pub fn rms_norm_bf16_equals_llama(day: &Day) -> Outcome {
@@ -190,12 +191,12 @@ pub fn rms_norm_bf16_equals_llama(day: &Day) -> Outcome {
     let w = vector(&[1.5; 4])?.to_dtype(DType::BF16)?;
     let want = vector(&[0.90234375, 0.90234375, 0.30078125, 2.6875])?;
     bits("rms_norm([3, 3, 1, 9]) in bf16, weight 1.5, eps 0", (day.rms_norm)(&x, &w, 0.0), &want)
-        .likely("divide in f32, round to the type of x, and only then multiply with the weight")?;
+        .likely("divide in f32, round to the type of x, and only then multiply by the weight")?;
     let x = golden("day03", "bf16.rms_norm.x")?;
     let w = golden("day03", "weight")?.to_dtype(DType::BF16)?;
     let got = (day.rms_norm)(&x, &w, 1e-5);
     bits("rms_norm of x (6, 32) in bf16", got, &golden("day03", "bf16.rms_norm")?)
-        .likely("divide in f32, round to the type of x, and only then multiply with the weight")
+        .likely("divide in f32, round to the type of x, and only then multiply by the weight")
 }
 
 /// Applies a rule, written as a loop in f64, to each row of width C.
@@ -237,7 +238,7 @@ pub fn layer_norm_on_any_shape(day: &Day) -> Outcome {
         })?;
         close(input, (day.layer_norm)(x, weight, bias, 0.01), &want, TOLERANCE)
     })
-    .likely("mean and variance are those of the last dimension, for every vector of x")
+    .likely("compute the mean and variance over the last dimension, for every vector of x")
 }
 
 pub fn rms_norm_on_any_shape(day: &Day) -> Outcome {
@@ -250,7 +251,7 @@ pub fn rms_norm_on_any_shape(day: &Day) -> Outcome {
         })?;
         close(input, (day.rms_norm)(x, weight, 0.01), &want, TOLERANCE)
     })
-    .likely("the mean square is that of the last dimension, for every vector of x")
+    .likely("compute the mean square over the last dimension, for every vector of x")
 }
 
 type Activation = fn(&Tensor) -> Result<Tensor>;
@@ -305,13 +306,13 @@ pub fn gelu_tanh_bf16_near_gpt2(day: &Day) -> Outcome {
 pub fn gelu_exact_bf16_equals_torch(day: &Day) -> Outcome {
     let (x, want) = (golden("day03", "bf16.a")?, golden("day03", "bf16.gelu")?);
     bits("gelu_exact of 96 numbers in bf16", (day.gelu_exact)(&x), &want)
-        .likely("go to f32 first and round once, at the end: in bf16 every step rounds")
+        .likely("convert to f32 first and round once, at the end: in bf16, every step rounds")
 }
 
 pub fn silu_bf16_equals_torch(day: &Day) -> Outcome {
     let (x, want) = (golden("day03", "bf16.a")?, golden("day03", "bf16.silu")?);
     bits("silu of 96 numbers in bf16", (day.silu)(&x), &want)
-        .likely("go to f32 first and round once, at the end: in bf16 every step rounds")
+        .likely("convert to f32 first and round once, at the end: in bf16, every step rounds")
 }
 
 pub fn swiglu_by_hand(day: &Day) -> Outcome {
@@ -343,15 +344,24 @@ fn llama(dtype: DType, bias: bool) -> Result<[Linear; 3]> {
 pub fn swiglu_equals_llama(day: &Day) -> Outcome {
     let x = golden("day03", "m")?;
     let got = (day.swiglu)(&x, &llama(DType::F32, false)?);
-    let input = "x (2, 3, 8), 12 inside, no biases";
+    let input = "x (2, 3, 8), intermediate size 12, no biases";
     close(input, got, &golden("day03", "llama_mlp.no_bias")?, TOLERANCE)?;
     let got = (day.swiglu)(&x, &llama(DType::F32, true)?);
-    close("x (2, 3, 8), 12 inside, with biases", got, &golden("day03", "llama_mlp")?, TOLERANCE)
+    close(
+        "x (2, 3, 8), intermediate size 12, with biases",
+        got,
+        &golden("day03", "llama_mlp")?,
+        TOLERANCE,
+    )
 }
 
 pub fn swiglu_bf16_equals_llama(day: &Day) -> Outcome {
     let (x, want) = (golden("day03", "bf16.m")?, golden("day03", "bf16.llama_mlp")?);
-    bits("x (2, 3, 8) in bf16, 12 inside", (day.swiglu)(&x, &llama(DType::BF16, false)?), &want)
+    bits(
+        "x (2, 3, 8) in bf16, intermediate size 12",
+        (day.swiglu)(&x, &llama(DType::BF16, false)?),
+        &want,
+    )
 }
 
 pub fn gelu_mlp_equals_gpt2(day: &Day) -> Outcome {

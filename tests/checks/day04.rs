@@ -64,8 +64,7 @@ pub fn causal(new: usize, past: usize) -> Result<Tensor> {
     Tensor::from_vec(mask.collect::<Vec<_>>(), (1, 1, new, past + new), &device()?)
 }
 
-/// Loads the transformers module of this name as a block, with `layer_idx` as its place in the
-/// stack.
+/// Loads the transformers module of this name as a block, at index `layer_idx` of the stack.
 fn block(name: &str, layer_idx: usize) -> Result<Attention> {
     let json = golden_json("day04")?;
     let text = |e: &str| Error::Msg(format!("day04.json, {name}: no {e}"));
@@ -290,7 +289,7 @@ pub fn the_block_equals_hf(day: &Day) -> Outcome {
         let cos_sin = angles(&step.positions)?;
         let block = block(name, 0)?;
         let got = (day.forward)(&block, &part("x")?, &step, Some(&cos_sin), &mut NoCache);
-        let input = format!("transformers' {name}, two rows, the second with padding 2");
+        let input = format!("transformers' {name}, two rows, the second padded by 2");
         close(&input, got, &part("out")?, TOLERANCE).likely(AFTER_ATTENTION)?;
     }
     Ok(())
@@ -306,12 +305,12 @@ pub fn the_block_and_its_attention_equal_hf(day: &Day) -> Outcome {
         let cos_sin = angles(&golden_positions()?)?;
         let (q, k, v) = (day.project)(&block, &part("x")?, Some(&cos_sin))?;
         let heads = (day.grouped)(&q, &k, &v, Some(&mask));
-        let input = format!("transformers' {name}: grouped_attention of what project gives");
+        let input = format!("transformers' {name}: grouped_attention on the output of project");
         close(&input, heads, &part("mixed")?, TOLERANCE)
             .likely("if 4.2 passes, the fault is in task 4.1")?;
         let step = step(golden_positions()?, Some(mask.clone()))?;
         let got = (day.forward)(&block, &part("x")?, &step, Some(&cos_sin), &mut NoCache);
-        let input = format!("transformers' {name}: what forward makes of it");
+        let input = format!("transformers' {name}: the output of forward");
         close(&input, got, &part("out")?, TOLERANCE)?;
     }
     Ok(())
@@ -334,7 +333,7 @@ pub fn the_block_keeps_its_place_in_the_cache(day: &Day) -> Outcome {
         let got = Tensor::cat(&[piece(0, 3)?, piece(3, 1)?, piece(4, 1)?], 1);
         let input = format!("{name} is layer 3 of a stack; 3 tokens, then 1, then 1");
         equal(
-            &format!("{input}: the layers that were appended to"),
+            &format!("{input}: layers appended to"),
             Ok(cache.appended),
             &vec![3; 3],
         )?;
@@ -343,8 +342,8 @@ pub fn the_block_keeps_its_place_in_the_cache(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Returns a mask for two rows of 5 tokens, the second with padding 2, written out. Each token
-/// attends to itself and to the real tokens before it.
+/// Returns a mask for two rows of 5 tokens, the second padded by 2, written out. Each token attends
+/// to itself and to the real tokens before it.
 fn padded_mask() -> Result<Tensor> {
     let sees = |row: usize, i: usize, j: usize| j == i || (j < i && (row == 0 || j >= 2));
     let mask: Vec<u8> = (0..50).map(|n| u8::from(sees(n / 25, n / 5 % 5, n % 5))).collect();
@@ -365,8 +364,12 @@ pub fn padding_changes_nothing(day: &Day) -> Outcome {
         let ragged = step(golden_positions()?, Some(padded_mask()?))?;
         let got = twice(&x, &ragged)?;
         let finite = got.flatten_all()?.to_vec1::<f32>()?.iter().all(|x| x.is_finite());
-        let input = format!("{name}: two rows, the second with padding 2, through the block twice");
-        ensure(&input, finite, "there is a NaN: some row of the mask allows nothing at all")?;
+        let input = format!("{name}: two rows, the second padded by 2, through the block twice");
+        ensure(
+            &input,
+            finite,
+            "the output contains NaN: some row of the mask allows nothing at all",
+        )?;
         for (row, padding) in [(0, 0), (1, 2)] {
             let real = |x: &Tensor| x.narrow(0, row, 1)?.narrow(1, padding, 5 - padding);
             let alone =
@@ -394,7 +397,7 @@ pub fn the_window_slides(day: &Day) -> Outcome {
     for (past, new) in [(0, 5), (3, 2)] {
         let want = golden("day04", &format!("sliding.{past}.{new}"))?;
         let input =
-            format!("sliding_mask(window 3, {new} new, {past} past), against transformers'");
+            format!("sliding_mask(window 3, {new} new, {past} past), against that of transformers");
         close(&input, (day.sliding_mask)(3, new, past, &device()?), &want, 0.0)?;
     }
     refused("a window of 0", (day.sliding_mask)(0, 2, 0, &device()?), &[])
@@ -443,7 +446,7 @@ pub fn projections_equal_candle_nn(day: &Day) -> Outcome {
         let (q, k, v) = (day.project)(&block, &x, Some(&cos_sin))?;
         let input = |of: &str| {
             format!(
-                "random x ({b}, {t}, {c}), {} heads of {d}, {kv} of keys, against candle_nn: {of}",
+                "random x ({b}, {t}, {c}), {} heads of {d}, {kv} KV heads, against candle_nn: {of}",
                 kv * group
             )
         };

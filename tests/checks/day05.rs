@@ -15,10 +15,10 @@ use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, NoCache, Step, W
 use candle_core::{DType, Error, Module, Result, Tensor};
 
 // The tolerance the course promises. Logits are sums of 192 products of numbers up to 20; torch and
-// candle add in different orders, and were seen to differ by 1.5e-5.
+// candle add in different orders. The largest difference observed is 1.5e-5.
 const LOGITS: f32 = 1e-4;
-// The tolerance for one stage alone: sums of up to 512 products of numbers below 10, seen to differ
-// by 2e-6.
+// The tolerance for one stage alone: sums of up to 512 products of numbers below 10. The largest
+// difference observed is 2e-6.
 const STAGE: f32 = 5e-5;
 
 /// The models that don't need task 5.6: the trained ones, and small random ones that cover the
@@ -32,9 +32,9 @@ const GPT2: &str = "story-gpt2-1m";
 pub trait Seams {
     fn model(&self) -> &dyn Model;
     fn embed(&self, step: &Step) -> Result<Tensor>;
-    /// Runs a whole layer with an all-zero MLP, which leaves its first half.
+    /// Runs a whole layer with an all-zero MLP, so that only its first half has an effect.
     fn attend(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor>;
-    /// Runs a whole layer with an all-zero attention, which leaves its second half.
+    /// Runs a whole layer with an all-zero attention, so that only its second half has an effect.
     fn feed_forward(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor>;
     fn head(&self, x: &Tensor) -> Result<Tensor>;
     fn lens(&self, step: &Step, cache: &mut dyn Cache) -> Result<Vec<Tensor>>;
@@ -208,7 +208,7 @@ fn of(name: &str, stage: &str) -> Result<Tensor> {
     golden("day05", &format!("{name}.{stage}"))
 }
 
-const SEAM: &str = "fed what transformers feeds it";
+const SEAM: &str = "on the same input as in transformers";
 
 fn check_embed(model: &dyn Seams, name: &str, note: &str) -> Outcome {
     let (_, step) = golden_step(model, name)?;
@@ -234,7 +234,7 @@ fn check_head(model: &dyn Seams, name: &str, note: &str) -> Outcome {
     close(&format!("{name}, head{note}"), model.head(&x), &of(name, "logits")?, LOGITS)
 }
 
-/// Runs every stage on its golden input, in order. The first wrong one is reported.
+/// Runs every stage on its golden input, in order, and reports the first wrong one.
 fn stages(model: &dyn Seams, name: &str) -> Outcome {
     let note = ": the first wrong stage";
     check_embed(model, name, note)?;
@@ -260,7 +260,7 @@ fn check_logits(day: &Day, name: &str) -> Outcome {
         stages(&*model, name)?;
     }
     found.likely(
-        "every stage is right on its own: the mistake is in forward, in their order or in their inputs",
+        "every stage is right on its own, so the mistake is in forward: in their order or inputs",
     )
 }
 
@@ -272,7 +272,7 @@ fn check_long_text(day: &Day, name: &str) -> Outcome {
         return found.likely("the short text is wrong, too: start with its logits");
     }
     found.likely(
-        "the short text is right, so the mistake grows with the length: positions, or the mask",
+        "the short text is right, so the mistake depends on the length: check positions and mask",
     )
 }
 
@@ -410,7 +410,7 @@ pub fn attend_by_hand(day: &Day) -> Outcome {
     let want = Tensor::new(&[[[3.848528f32, 5.131371]]], &device()?)?;
     let step = small_step(&*model, &[1], &[0])?;
     let got = model.attend(0, &x, &step);
-    close("a layer on [3, 4], down_proj all zeros, the rest identities", got, &want, 1e-5)
+    close("a layer on [3, 4], down_proj all zeros, the others identities", got, &want, 1e-5)
         .likely("x + attention(norm(x))")
 }
 
@@ -428,7 +428,7 @@ pub fn each_half_has_its_norm_by_hand(day: &Day) -> Outcome {
     let want = Tensor::new(&[[[4.697056f32, 6.262742]]], &device()?)?;
     close(&format!("{input}, down_proj zeros"), model.attend(0, &x, &step), &want, 1e-5)
         .likely("the norm before the attention is attention_norm")?;
-    // Halved, it is a = [0.4243, 0.5657], and the MLP returns SiLU(a) · a.
+    // Half the normed vector is a = [0.4243, 0.5657], and the MLP returns SiLU(a) · a.
     let want = Tensor::new(&[[[3.10881f32, 4.204086]]], &device()?)?;
     close(&format!("{input}, o_proj zeros"), model.feed_forward(0, &x, &step), &want, 1e-5)
         .likely("the norm before the MLP is mlp_norm")?;
@@ -535,7 +535,7 @@ pub fn only_the_logits_asked_for(day: &Day) -> Outcome {
     let logits = |ask: Logits| model.model().forward(&step.clone().with_logits(ask), &mut NoCache);
     let all = logits(Logits::All)?;
     let input = "tiny-llama, 2 rows of 4 tokens, ";
-    let says = "give the head step.chosen(&x), not every position";
+    let says = "pass the head step.chosen(&x), not every position";
     close(&format!("{input}Logits::Last(1)"), logits(Logits::Last(1)), &all.narrow(1, 3, 1)?, 1e-5)
         .likely(says)?;
     close(&format!("{input}Logits::Last(2)"), logits(Logits::Last(2)), &all.narrow(1, 2, 2)?, 1e-5)
@@ -562,7 +562,7 @@ fn check_pieces(day: &Day, name: &str) -> Outcome {
     let input = format!("{name}, 4 tokens, then 1, then 2, with a cache");
     equal(&format!("{input}: layers appended to"), Ok(cache.appended), &layers.repeat(3))?;
     close(&format!("{input}, against 7 at once"), Tensor::cat(&parts, 1), &want, LOGITS).likely(
-        "pass step and cache to every layer; positions come from the step, they are not 0 to T",
+        "pass step and cache to every layer, and take positions from the step, not 0 to T",
     )
 }
 
@@ -585,7 +585,7 @@ fn check_padding(day: &Day, name: &str) -> Outcome {
         let want = model.model().forward(&alone, &mut NoCache)?;
         let got = got.narrow(0, row, 1)?.narrow(1, padding, 5 - padding);
         let input =
-            format!("{name}, two rows, the second with padding 2: row {row}, against it alone");
+            format!("{name}, two rows, the second padded by 2: row {row}, against that row alone");
         close(&input, got, &want, LOGITS)
             .likely("mask and positions come from the step: pass it on, don't make your own")?;
     }
@@ -626,7 +626,7 @@ pub fn gpt2_layers_equal_hf(day: &Day) -> Outcome {
         check_attend(&*model, GPT2, layer, &note)
             .and_then(|()| check_feed_forward(&*model, GPT2, layer, &note))
             .likely(
-                "this runs 5.1 as well: if it fails, or if fused attention by hand passes, start there",
+                "this also runs 5.1: if 5.1 fails, or fused attention by hand passes, start there",
             )?;
     }
     Ok(())
@@ -689,7 +689,7 @@ pub fn head_equals_candle_nn(day: &Day) -> Outcome {
     norms_equal_candle_nn(day)
 }
 
-/// Compares every depth with the reader's own forward on a model that ends there.
+/// Compares every depth with the reader's own forward on a model that ends at that depth.
 pub fn the_lens_reads_every_depth(day: &Day) -> Outcome {
     for name in ["tiny-llama", "story-230k"] {
         let model = load(day, name, DType::F32)?;

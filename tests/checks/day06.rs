@@ -117,7 +117,7 @@ pub fn one_pass_from_position_0(day: &Day) -> Outcome {
         let sum: u32 = ids.iter().sum();
         vec![ids.len() as f32, sum as f32, ids[ids.len() - 1] as f32, 0.5]
     });
-    let input = "the ids 3, 1, 2 and a model whose logits are: how many, their sum, the last, 0.5";
+    let input = "ids 3, 1, 2; the model's logits: number of ids, their sum, the last id, 0.5";
     equal(input, (day.next_logits)(&model, &[3, 1, 2]), &vec![3.0, 6.0, 2.0, 0.5])?;
     let want = vec![(vec![vec![3, 1, 2]], vec![vec![0, 1, 2]])];
     equal("(ids, positions) of the pass over 3, 1, 2", Ok(model.passes.take()), &want)
@@ -148,7 +148,7 @@ pub fn next_logits_equal_transformers(day: &Day) -> Outcome {
 
 pub fn the_loop_by_hand(day: &Day) -> Outcome {
     let trace = run(day, &counting(9), &[2, 3], 3, &[]);
-    let input = "prompt 2, 3; at most 3 new; a model that wants the last token plus one";
+    let input = "prompt 2, 3; at most 3 new; a model that predicts the last token plus one";
     equal_tokens(input, trace.map(|trace| trace.new_ids), &[4, 5, 6], &[])
 }
 
@@ -162,12 +162,12 @@ pub fn every_pass_sees_the_whole_text(day: &Day) -> Outcome {
 }
 
 pub fn eos_ends_the_text_and_is_kept(day: &Day) -> Outcome {
-    let input = "prompt 2, 3; at most 6 new; EOS is 5 or 7; the model wants the last plus one";
+    let input = "prompt 2, 3; at most 6 new; EOS is 5 or 7; the model predicts the last plus one";
     let trace = run(day, &counting(9), &[2, 3], 6, &[5, 7])?;
     equal_tokens(input, Ok(trace.new_ids), &[4, 5], &[])?;
-    equal(&format!("{input}; what on_token saw"), Ok(trace.heard), &vec![4, 5])?;
+    equal(&format!("{input}; the ids passed to on_token"), Ok(trace.heard), &vec![4, 5])?;
     let trace = run(day, &counting(9), &[3, 3], 4, &[3]);
-    let input = "prompt 3, 3; at most 4 new; EOS is 3, which the prompt has too";
+    let input = "prompt 3, 3; at most 4 new; EOS is 3, which is also in the prompt";
     equal_tokens(input, trace.map(|trace| trace.new_ids), &[4, 5, 6, 7], &[])
 }
 
@@ -202,7 +202,7 @@ pub fn tokens_are_heard_as_they_are_made(day: &Day) -> Outcome {
         Ok(())
     };
     (day.generate)(&model, &[2, 3], 3, &[], &largest, &mut listen)?;
-    let input = "what on_token saw, and after how many passes";
+    let input = "the ids passed to on_token, each with the number of passes before it";
     equal(input, Ok(heard), &vec![(4, 1), (5, 2), (6, 3)])
         .likely("call on_token in the loop, as soon as the token is chosen: that is streaming")
 }
@@ -305,7 +305,7 @@ pub fn the_space_after_the_prompt_stays(day: &Day) -> Outcome {
         let (prompt, new) = ids.split_at(prompt_len);
         let want: Vec<String> =
             text[prompt_len..].iter().map(|token| token.replace('▁', " ")).collect();
-        let input = format!("the tokens {text:?}, of which {prompt_len} are the prompt: pieces");
+        let input = format!("the tokens {text:?}, the first {prompt_len} from the prompt: pieces");
         let got = (day.after)(&tokenizer, prompt, new);
         equal(&input, got, &(want, String::new())).likely(ALONE)?;
     }
@@ -316,7 +316,7 @@ pub fn without_a_prompt_a_text_begins(day: &Day) -> Outcome {
     let tokenizer = sentencepiece()?;
     let ids = sentencepiece_ids(&["▁she", "▁was"])?;
     let got = (day.after)(&tokenizer, &[], &ids);
-    equal("the tokens ▁she ▁was after no prompt", got, &(words(&["she", " was"]), String::new()))
+    equal("the tokens ▁she ▁was without a prompt", got, &(words(&["she", " was"]), String::new()))
 }
 
 /// Returns a small byte-fallback tokenizer like Llama 2's: three special tokens, all bytes, and
@@ -356,8 +356,8 @@ pub fn a_stray_byte_hides_no_text(day: &Day) -> Outcome {
     ] {
         let got = (day.pieces)(&tokenizer, &fallback_ids(ids));
         equal(&format!("the pieces of {ids}, decoder of Llama 2"), got, &words(&want)).likely(
-            "a stray byte turned a character that was returned before into U+FFFD, so the longer \
-             text does not begin with the shorter one: decode the waiting ids without it",
+            "a stray byte turned an already returned character into U+FFFD, so the longer text \
+             doesn't start with the shorter one: decode the waiting ids on their own",
         )?;
     }
     Ok(())
@@ -373,8 +373,8 @@ pub fn a_stray_byte_hides_no_character(day: &Day) -> Outcome {
     ] {
         let got = (day.pieces)(&tokenizer, &fallback_ids(ids));
         equal(&format!("the pieces of {ids}, decoder of Llama 2"), got, &words(&want)).likely(
-            "if one byte of a run is stray, this decoder turns all of them into U+FFFD; decode the \
-             last ids alone, too, because they may be a whole character",
+            "if one byte of a run is stray, this decoder turns all of them into U+FFFD; also \
+             decode the last ids alone, because they may be a whole character",
         )?;
     }
     Ok(())
@@ -630,12 +630,12 @@ pub fn nothing_is_lost_of_any_ids(day: &Day) -> Outcome {
 pub fn one_pass_by_hand(day: &Day) -> Outcome {
     let model = counting(1);
     let got = (day.one_pass)(&model, &[2, 3, 4, 5], 2, &largest);
-    equal_tokens("ids 2, 3, 4, 5 of which 2 are the prompt, one pass", got, &[4, 5], &[]).likely(
+    equal_tokens("ids 2, 3, 4, 5, a prompt of 2, one pass", got, &[4, 5], &[]).likely(
         "position i predicts token i + 1: the first choice comes from the prompt's last position",
     )?;
     // Expects the model's choices, not the text: 7 doesn't occur in the ids.
     let got = (day.one_pass)(&counting(1), &[2, 3, 6, 6], 2, &largest);
-    equal_tokens("ids 2, 3, 6, 6 of which 2 are the prompt, one pass", got, &[4, 7], &[])?;
+    equal_tokens("ids 2, 3, 6, 6, a prompt of 2, one pass", got, &[4, 7], &[])?;
     let got = (day.one_pass)(&counting(1), &[2, 3], 2, &largest);
     equal_tokens("ids 2, 3, all prompt", got, &[], &[])
 }
@@ -643,7 +643,7 @@ pub fn one_pass_by_hand(day: &Day) -> Outcome {
 pub fn a_prompt_that_does_not_fit_is_refused(day: &Day) -> Outcome {
     for prompt_len in [0, 4] {
         let got = (day.one_pass)(&counting(1), &[2, 3, 4], prompt_len, &largest);
-        refused(&format!("3 ids of which {prompt_len} are the prompt"), got, &[])?;
+        refused(&format!("3 ids, a prompt of {prompt_len}"), got, &[])?;
     }
     Ok(())
 }
@@ -674,7 +674,7 @@ pub fn one_pass_equals_many(day: &Day) -> Outcome {
             want.push(best);
         }
         let got = (day.one_pass)(&*model, &ids, 1, &largest);
-        let input = format!("story-230k, one pass against one for each start of {ids:?}");
+        let input = format!("story-230k, one pass against one for each prefix of {ids:?}");
         equal_tokens(&input, got, &want, &gaps)?;
     }
     Ok(())
@@ -689,13 +689,14 @@ pub fn drafted_tokens_are_accepted_to_the_first_wrong_one(day: &Day) -> Outcome 
         (vec![], 0),
     ] {
         let got = (day.accepted)(&counting(1), &[2, 3], &draft, &largest);
-        let input = format!("text 2, 3, draft {draft:?}; the model wants the last token plus one");
+        let input =
+            format!("text 2, 3, draft {draft:?}; the model predicts the last token plus one");
         equal(&input, got, &want)?;
     }
     let case = case(0)?;
     let mut draft = case.new_ids[..8].to_vec();
     draft[5] += 1;
     let got = (day.accepted)(&Recall::new(&case.model, 1)?, &case.prompt_ids, &draft, &largest);
-    equal(&format!("{}, eight tokens, the sixth of them wrong", case.model), got, &5)?;
+    equal(&format!("{}, a draft of eight tokens, the sixth wrong", case.model), got, &5)?;
     ensure("", draft.len() == 8, "the draft changed")
 }

@@ -15,7 +15,7 @@ use std::rc::Rc;
 /// The input to a processor: tokens, `prompt_len`, `remaining`, EOS ids.
 pub type Input = (Vec<u32>, usize, usize, Vec<u32>);
 
-/// Returns the likeliest tokens of each step twice: after `choose`, and as pushed.
+/// Returns the most likely tokens of each step twice: after `choose`, and as pushed.
 pub type TopOfSteps = fn(&Tokenizer, Request, &[&[f32]]) -> Result<Vec<[Vec<(u32, f32)>; 2]>>;
 
 /// Day 7 as a bundle of functions.
@@ -104,7 +104,7 @@ macro_rules! implementation {
     }};
 }
 
-/// Returns the best token; ties go to the first. Used where the reader's own isn't under check.
+/// Returns the best token; ties go to the first. Used where the reader's own isn't being tested.
 fn largest(logits: &[f32]) -> Result<u32> {
     let best = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
     best.map(|best| best as u32).ok_or(Error::Msg("there are no logits".into()))
@@ -155,7 +155,7 @@ pub fn nan_and_rows_without_a_choice_are_refused(day: &Day) -> Outcome {
     const NAN: f32 = f32::NAN;
     for logits in [vec![1.0, NAN, 2.0], vec![NAN, 1.0], vec![2.0, NAN]] {
         refused(&format!("argmax of {logits:?}"), (day.argmax)(&logits), &[])
-            .likely("every comparison with NaN is false, so it hides: look for it with is_nan")?;
+            .likely("every comparison with NaN is false, so it goes unnoticed: test with is_nan")?;
     }
     for logits in [vec![f32::NEG_INFINITY; 3], vec![]] {
         refused(&format!("argmax of {logits:?}"), (day.argmax)(&logits), &[])?;
@@ -191,7 +191,7 @@ pub fn large_and_distant_logits_neither_overflow_nor_underflow(day: &Day) -> Out
         (
             [1000.0, 1000.0],
             [half, half],
-            "exp(1000) is infinite: subtract the maximum before exp, and it is exp(0) = 1",
+            "exp(1000) is infinite: subtract the maximum before exp, which makes it exp(0) = 1",
         ),
         (
             [0.0, -200.0],
@@ -199,7 +199,7 @@ pub fn large_and_distant_logits_neither_overflow_nor_underflow(day: &Day) -> Out
             "exp(-200) is 0 in f32, and ln 0 is -inf: take no logarithm of a probability",
         ),
         ([-1000.0, -1000.0], [half, half], "exp(-1000) is 0: subtract the maximum before exp"),
-        ([7.0, f32::NEG_INFINITY], [0.0, f32::NEG_INFINITY], "exp(-inf) is 0, and that is right"),
+        ([7.0, f32::NEG_INFINITY], [0.0, f32::NEG_INFINITY], "exp(-inf) is 0, which is right here"),
     ] {
         let input = format!("log_softmax of {logits:?}");
         let want = Tensor::new(&want, &candle_core::Device::Cpu)?;
@@ -241,7 +241,7 @@ fn watch(day: &Day, stops: &[&str], pieces: &[String]) -> Outcome {
         let held = text.chars().count().saturating_sub(so_far.chars().count());
         let right = text.starts_with(so_far.as_str()) && held <= longest.saturating_sub(1);
         let said = format!(
-            "got    {so_far:?} shown after {text:?}\n  want   its beginning, and at most {} \
+            "got    {so_far:?} shown after {text:?}\n  want   a prefix of the text, and at most {} \
                 characters pending",
             longest.saturating_sub(1)
         );
@@ -254,7 +254,7 @@ pub fn a_stop_string_ends_the_text(day: &Day) -> Outcome {
     watch(day, &["END"], &strings(&["the END of it"]))?;
     watch(day, &["END"], &strings(&["END"]))?;
     watch(day, &["two", "three", "o", "!"], &strings(&["no two three!"])).likely(
-        "the stop string that starts first in the text ends it, in whatever order they are listed",
+        "the stop string that starts first in the text ends it, regardless of the list's order",
     )?;
     watch(day, &["b", "ab"], &strings(&["xab"]))
 }
@@ -353,7 +353,7 @@ pub fn processors_run_in_order(day: &Day) -> Outcome {
     let input = "logits 1, 2, 0, processors: add 1, double; a sampler that takes token 2";
     equal(&format!("{input}: the id"), Ok(got.0), &2)?;
     let want = vec![vec![4.0, 6.0, 2.0]];
-    equal(&format!("{input}: what the sampler saw"), Ok(seen.into_inner()), &want)
+    equal(&format!("{input}: the logits passed to the sampler"), Ok(seen.into_inner()), &want)
 }
 
 pub fn processors_see_the_whole_sequence(day: &Day) -> Outcome {
@@ -386,7 +386,7 @@ pub fn no_valid_choice_is_an_error(day: &Day) -> Outcome {
         .likely("process_all names the processor that left no token")?;
     let mut beyond = request(&[7, 8], 5);
     beyond.sampler = Box::new(|_| Ok(2));
-    refused("two logits, and a choice of token 2", ask(day, &[1.0, 2.0], beyond), &[])
+    refused("two logits, and a sampler that chooses token 2", ask(day, &[1.0, 2.0], beyond), &[])
 }
 
 pub fn the_most_likely_tokens_travel_with_the_token(day: &Day) -> Outcome {
@@ -416,7 +416,8 @@ pub fn the_most_likely_tokens_travel_with_the_token(day: &Day) -> Outcome {
     equal("the same, top_logprobs is None: top of both", run(None), &none)
 }
 
-/// Pushes the ids of `text`, and returns the text, how it ended, all ids, and the ids of `text`.
+/// Pushes the ids of `text`. Returns the resulting text, the finish reason, all ids, and the ids of
+/// `text`.
 fn pushed(
     day: &Day,
     text: &str,
@@ -431,7 +432,7 @@ fn pushed(
     Ok((text, tokens.last().and_then(|token| token.finish), all, ids))
 }
 
-/// Checks the text and finish reason of a push, and that it kept `count` of the ids.
+/// Checks the text and finish reason after pushing tokens, and that `count` of the ids were kept.
 fn ends(
     input: &str,
     got: Result<(String, Option<FinishReason>, Vec<u32>, Vec<u32>)>,
@@ -440,7 +441,11 @@ fn ends(
     count: usize,
 ) -> Outcome {
     let (text, why, all, ids) = got?;
-    equal(&format!("{input}: text and end"), Ok((text, why)), &(want.to_string(), Some(finish)))?;
+    equal(
+        &format!("{input}: text and finish"),
+        Ok((text, why)),
+        &(want.to_string(), Some(finish)),
+    )?;
     let want = [&[5, 6], &ids[..count]].concat();
     equal(&format!("{input}: prompt and new tokens"), Ok(all), &want)
 }
@@ -478,7 +483,7 @@ pub fn eos_never_enters_the_text(day: &Day) -> Outcome {
         request.max_new_tokens = 4;
         time(tokenizer, request)
     });
-    ends(&format!("{input}, at max 4 new"), got, "Once upon a", FinishReason::Eos, 4)
+    ends(&format!("{input}, at most 4 new"), got, "Once upon a", FinishReason::Eos, 4)
 }
 
 pub fn the_limit_ends_the_text(day: &Day) -> Outcome {
@@ -486,8 +491,8 @@ pub fn the_limit_ends_the_text(day: &Day) -> Outcome {
         request.max_new_tokens = 3;
         Ok(())
     });
-    ends("Once upon a time, at max 3 new", got, "Once upon a", FinishReason::Length, 3).likely(
-        "max_new_tokens counts generated tokens; the 2 tokens of the prompt are not among them",
+    ends("Once upon a time, at most 3 new", got, "Once upon a", FinishReason::Length, 3).likely(
+        "max_new_tokens counts only generated tokens, not the 2 tokens of the prompt",
     )
 }
 
@@ -503,8 +508,8 @@ pub fn a_stop_string_crosses_tokens(day: &Day) -> Outcome {
     let got = pushed(day, "Once upon a time, there", stop("pon a t", 20));
     ends(input, got, "Once u", FinishReason::Stop, 4)?;
     let got = pushed(day, "Once upon a time, there", stop("pon a t", 4));
-    ends(&format!("{input}, at max 4 new"), got, "Once u", FinishReason::Stop, 4)
-        .likely("a complete stop string wins over the limit")?;
+    ends(&format!("{input}, at most 4 new"), got, "Once u", FinishReason::Stop, 4)
+        .likely("a complete stop string takes precedence over the limit")?;
     let got = pushed(day, "a café! ", stop("é!", 20));
     ends("a café!; stop string \"é!\"", got, "a caf", FinishReason::Stop, 6)
 }
@@ -520,14 +525,14 @@ pub fn nothing_is_held_back_at_the_end(day: &Day) -> Outcome {
     };
     let input = "Once upon a time; stop string \"a timeless\"";
     let got = pushed(day, "Once upon a time", held(4, ""));
-    ends(&format!("{input}, at max 4 new"), got, "Once upon a time", FinishReason::Length, 4)?;
+    ends(&format!("{input}, at most 4 new"), got, "Once upon a time", FinishReason::Length, 4)?;
     let got = pushed(day, "Once upon a time", held(20, " time"));
     ends(&format!("{input}, EOS \" time\""), got, "Once upon a", FinishReason::Eos, 4)?;
     let got = pushed(day, "café", |_, request| {
         request.max_new_tokens = 3;
         Ok(())
     });
-    let input = "café, at max 3 new, which is half of the é";
+    let input = "café, at most 3 new, which ends with half of the é";
     ends(input, got, "caf\u{fffd}", FinishReason::Length, 3)?;
     let got = pushed(day, "café", |tokenizer, request| {
         request.eos_token_ids = tokenizer.encode("é")?[1..].to_vec();
@@ -555,7 +560,7 @@ pub fn window_by_hand(day: &Day) -> Outcome {
     }
     for stride in [0, 11] {
         refused(&format!("window(20, 10, {stride})"), (day.window)(20, 10, stride), &[])
-            .likely("a stride of 0 never moves, one above the context drops everything")?;
+            .likely("a stride of 0 never moves, and one above the context drops everything")?;
     }
     Ok(())
 }
@@ -616,7 +621,7 @@ pub fn the_context_ends_the_text(day: &Day) -> Outcome {
     let model = counting(20);
     let tokens = (day.generate)(&model, &tokenizer()?, request(&[1, 2, 3], 20))?;
     let got: Vec<_> = tokens.iter().map(|token| (token.id, token.finish)).collect();
-    let input = "prompt 1, 2, 3, at most 20 new, a context of 6: ids and ends";
+    let input = "prompt 1, 2, 3, at most 20 new, a context of 6: ids and finish";
     let want = vec![(4, None), (5, None), (6, None), (7, Some(FinishReason::Length))];
     equal(input, Ok(got), &want)
         .likely("`remaining` counts from the request's max_new_tokens, which `fit` has lowered")
@@ -628,23 +633,23 @@ pub fn the_loop_ends_at_eos_or_the_limit(day: &Day) -> Outcome {
         request.eos_token_ids = eos.to_vec();
         let tokens = (day.generate)(&counting(9), &tokenizer()?, request)?;
         if let Some(token) = tokens.iter().find(|token| token.row != 0) {
-            bail!("a token says that it is of row {}; the request's id is 0", token.row)
+            bail!("a token has row {}, but the request's id is 0", token.row)
         }
         Ok(tokens.iter().map(|token| (token.id, token.finish)).collect::<Vec<_>>())
     };
-    let input = "prompt 1, 2, at most 1 new: ids and ends";
+    let input = "prompt 1, 2, at most 1 new: ids and finish";
     equal(input, run(1, &[], &[1, 2]), &vec![(3, Some(FinishReason::Length))])?;
-    let input = "prompt 1, 2, at most 3 new: ids and ends";
+    let input = "prompt 1, 2, at most 3 new: ids and finish";
     let want = vec![(3, None), (4, None), (5, Some(FinishReason::Length))];
     equal(input, run(3, &[], &[1, 2]), &want)?;
-    let input = "prompt 1, 2, at most 2 new: ids and ends";
+    let input = "prompt 1, 2, at most 2 new: ids and finish";
     equal(input, run(2, &[], &[1, 2]), &vec![(3, None), (4, Some(FinishReason::Length))])?;
-    let input = "prompt 1, 2, at most 5 new, EOS 4 or 2: ids and ends";
+    let input = "prompt 1, 2, at most 5 new, EOS 4 or 2: ids and finish";
     equal(input, run(5, &[4, 2], &[1, 2]), &vec![(3, None), (4, Some(FinishReason::Eos))])?;
-    let input = "prompt 1, 2, at most 2 new, EOS 4: ids and ends";
+    let input = "prompt 1, 2, at most 2 new, EOS 4: ids and finish";
     equal(input, run(2, &[4], &[1, 2]), &vec![(3, None), (4, Some(FinishReason::Eos))])?;
     equal("at most 0 new", run(0, &[], &[1, 2]), &vec![])?;
-    let input = "a prompt of 6 tokens, a context of 6, at most 1 new: ids and ends";
+    let input = "a prompt of 6 tokens, a context of 6, at most 1 new: ids and finish";
     equal(input, run(1, &[], &[1, 1, 1, 1, 1, 2]), &vec![(3, Some(FinishReason::Length))])?;
     refused("an empty prompt", run(2, &[], &[]), &[])?;
     refused("an empty prompt, at most 0 new", run(0, &[], &[]), &[])?;
@@ -709,7 +714,7 @@ impl Case {
             _ => FinishReason::Length,
         };
         let finish = tokens.last().and_then(|token| token.finish);
-        equal(&format!("{input}: how it ends"), Ok(finish), &Some(want))
+        equal(&format!("{input}: the finish reason"), Ok(finish), &Some(want))
     }
 
     /// Returns the ids of the passes, one for each window: no longer than the context, and ending
@@ -783,7 +788,7 @@ pub fn a_given_text_is_scored_by_hand(day: &Day) -> Outcome {
     close(&format!("{input}: log-probabilities"), got, &want, TOLERANCE)?;
     let want = vec![(vec![2, 0, 1, 1], vec![0, 1, 2, 3])];
     equal(&format!("{input}: (ids, positions) of every pass"), Ok(passes(&model)), &want)
-        .likely("one pass is enough, and no row of the last token is needed")
+        .likely("one pass is enough, and the last token's row isn't needed")
 }
 
 pub fn what_cannot_be_scored_is_refused(day: &Day) -> Outcome {

@@ -84,7 +84,7 @@ fn keeps(
     equal(&format!("{input}: the ids that are kept"), Ok(survivors(&got)), &want.to_vec())?;
     let untouched: Vec<f32> =
         (0..logits.len()).map(|id| if want.contains(&id) { logits[id] } else { NEVER }).collect();
-    near(&format!("{input}: the logits after it"), Ok(got), &untouched, 0.0)
+    near(&format!("{input}: the resulting logits"), Ok(got), &untouched, 0.0)
         .likely("a filter only writes -inf; the softmax comes later, before the draw")
 }
 
@@ -147,7 +147,7 @@ fn equals_hf(
             apply(&params(case), &mut got)?;
             let ids = format!("{input}: the ids that are kept");
             equal(&ids, Ok(survivors(&got)), &survivors(&want))?;
-            near(&format!("{input}: the logits after it"), Ok(got), &want, tolerance)?;
+            near(&format!("{input}: the resulting logits"), Ok(got), &want, tolerance)?;
         }
     }
     Ok(())
@@ -225,7 +225,7 @@ pub fn a_tiny_temperature_is_nearly_greedy(day: &Day) -> Outcome {
             (day.temperature)(&mut got, t)?;
             let input = format!("{logits:?} at temperature {t:e}, then softmax");
             near(&input, (day.softmax)(&got), &want, 0.0).likely(
-                "the quotients of a tiny temperature are beyond f32: subtract the largest logit \
+                "dividing by a tiny temperature overflows f32: subtract the largest logit \
                  first, which changes no probability",
             )?;
         }
@@ -259,7 +259,7 @@ pub fn top_k_by_hand(day: &Day) -> Outcome {
 pub fn top_k_keeps_ties(day: &Day) -> Outcome {
     let logits = [2.0, 5.0, 2.0, 1.0, 2.0];
     keeps("top-2 of [2, 5, 2, 1, 2]", &logits, |l| (day.top_k)(l, 2), &[0, 1, 2, 4])
-        .likely("three tokens share the second place: whatever equals the k-th largest stays")
+        .likely("three tokens share the second place: every token equal to the k-th largest stays")
 }
 
 pub fn top_k_is_clamped(day: &Day) -> Outcome {
@@ -284,7 +284,7 @@ pub fn the_token_that_crosses_p_is_kept(day: &Day) -> Outcome {
     for (p, want) in cases {
         let input = format!("top-p {p} of the probabilities [.5, .3, .15, .05]");
         keeps(&input, &logits, |l| (day.top_p)(l, p), &want).likely(
-            "add up from the likeliest; the token with which the sum first reaches p stays",
+            "add up from the most likely token; the one that makes the sum reach p stays",
         )?;
     }
     Ok(())
@@ -299,7 +299,7 @@ pub fn top_p_needs_no_order(day: &Day) -> Outcome {
 pub fn the_last_of_equals_stay(day: &Day) -> Outcome {
     keeps("top-p 0.5 of 8 equal logits", &[1.5; 8], |l| (day.top_p)(l, 0.5), &[4, 5, 6, 7])
         .likely(
-            "HF sorts in ascending order, keeps equals in their order, and drops from the front",
+            "HF sorts in ascending order, keeps ties in their order, and drops from the front",
         )?;
     let zeros = [0.0, -0.0, 0.0, -0.0];
     keeps("top-p 0.5 of [0, -0, 0, -0]", &zeros, |l| (day.top_p)(l, 0.5), &[2, 3])
@@ -317,9 +317,9 @@ pub fn top_p_counts_what_is_left(day: &Day) -> Outcome {
     // After top-k the mass is less than 1: (.5, .3) out of .8 is (.625, .375).
     let mut logits = ln(&[0.5, 0.3, 0.15, 0.05]);
     logits[2..].fill(NEVER);
-    let input = "top-p 0.6 of [.5, .3] and two that top-k has dropped";
+    let input = "top-p 0.6 of [.5, .3] and two tokens that top-k dropped";
     keeps(input, &logits, |l| (day.top_p)(l, 0.6), &[0])
-        .likely("the probabilities are those of the tokens that are left: renormalize")
+        .likely("renormalize the probabilities over the tokens that are left")
 }
 
 pub fn top_p_equals_hf(day: &Day) -> Outcome {
@@ -340,10 +340,10 @@ pub fn top_p_is_a_property(day: &Day) -> Outcome {
         let mass: f64 = kept.iter().map(|id| exp(logits[*id])).sum::<f64>() / all;
         let least = kept.iter().map(|id| exp(logits[*id])).fold(f64::INFINITY, f64::min) / all;
         let input = format!("round {round}: top-p {p:.4} of {} random logits", logits.len());
-        // Allow 1e-5 for a sum that all but reaches p. The ids are shown, so that no two mistakes
-        // look alike.
+        // Allow 1e-5 for a sum that falls just short of p. The ids are shown, so that no two
+        // mistakes look alike.
         let shown = format!(
-            "got    ids {kept:?}, of mass {mass:.6} in all; the least likely has {least:.6}"
+            "got    ids {kept:?}, with {mass:.6} of the mass; the least likely has {least:.6}"
         );
         let too_little = format!("{shown}\n  want   a mass of at least p");
         ensure(&input, mass >= p - 1e-5, &too_little)?;
@@ -391,7 +391,7 @@ pub fn nothing_is_implied(day: &Day) -> Outcome {
     let names = |params: &SamplingParams| -> Result<Vec<String>> {
         Ok((day.warpers)(params)?.iter().map(|warper| warper.name()).collect())
     };
-    equal("no parameter: the warpers", names(&unfiltered()), &vec![])?;
+    equal("no parameters: the warpers", names(&unfiltered()), &vec![])?;
     let params = SamplingParams { top_k: Some(50), ..unfiltered() };
     let got = names(&params)?;
     ensure("top_k 50: the warpers", got.len() == 1, &format!("got {got:?}, want one warper"))?;
@@ -401,8 +401,8 @@ pub fn nothing_is_implied(day: &Day) -> Outcome {
 }
 
 pub fn temperature_comes_first(day: &Day) -> Outcome {
-    // Temperature 4 reduces .9 to .44 of the mass. Top-p 0.8 then needs three tokens; before, it
-    // would have needed one.
+    // Temperature 4 reduces .9 to .44 of the mass, so top-p 0.8 then needs three tokens. Before the
+    // temperature, one would have been enough.
     let logits = ln(&[0.9, 0.05, 0.04, 0.01]);
     let params = SamplingParams { temperature: 4.0, top_p: 0.8, ..unfiltered() };
     let mut got = logits.clone();
@@ -411,7 +411,7 @@ pub fn temperature_comes_first(day: &Day) -> Outcome {
     let cold: Vec<f32> = logits.iter().map(|logit| logit / 4.0).collect();
     // One unit of 6e-8 in a logit of up to 1.2, if the code multiplies by a reciprocal.
     let want = [cold[0], cold[1], cold[2], NEVER];
-    near(&format!("{input}: the logits after it"), Ok(got.clone()), &want, 1e-6)?;
+    near(&format!("{input}: the resulting logits"), Ok(got.clone()), &want, 1e-6)?;
     equal(&format!("{input}: the ids that are kept"), Ok(survivors(&got)), &vec![0, 1, 2])
 }
 
@@ -463,11 +463,11 @@ pub fn a_bad_parameter_is_rejected_before_the_model_runs(day: &Day) -> Outcome {
         }
     }
     equal(
-        "what warpers accepts of temperature NaN, top-k 0, top-p 1.5 and min-p -0.5",
+        "which of temperature NaN, top-k 0, top-p 1.5 and min-p -0.5 warpers accepts",
         Ok(accepted),
         &vec![],
     )
-    .likely("warpers refuses, before any model runs, what the filter itself would refuse")?;
+    .likely("warpers must reject, before any model runs, what the filter itself would reject")?;
     for (params, name, value) in bad {
         let got = (day.warpers)(&params).map(|all| all.len());
         refused(&format!("warpers of {name} {value}"), got, &[name])?;
@@ -493,7 +493,7 @@ pub fn the_impossible_is_never_drawn(day: &Day) -> Outcome {
     // Rounding can leave the sum slightly below 1, with u in the gap.
     let probs = [0.5, 0.499_999, 0.0];
     equal("[.5, .499999, 0], u .9999995", (day.sample)(&probs, 0.999_999_5), &1)
-        .likely("when the sum ends below u, the last token that is possible is drawn")
+        .likely("if the sum ends below u, draw the last token with a nonzero probability")
 }
 
 pub fn sample_rejects_invalid_input(day: &Day) -> Outcome {
@@ -664,7 +664,7 @@ pub fn rows_of_a_batch_share_the_stream(day: &Day) -> Outcome {
             let input = format!("row {row} of {} after manual_seed({seed})", prompts.len());
             let as_far = want[..got.len().min(want.len())].to_vec();
             equal_tokens(&input, Ok(got), &as_far, &[]).likely(
-                "torch draws for every row at every step, also for those that have ended",
+                "torch draws for every row at every step, even for rows that have ended",
             )?;
         }
     }
@@ -710,14 +710,14 @@ pub fn a_request_draws_the_same_alone_and_in_a_batch(day: &Day) -> Outcome {
             draw(&mut two)?;
         }
     }
-    // A stream is computed from its number, so a large number needs no list of the streams before
-    // it.
+    // A stream is computed from its number, so a large number doesn't require computing the streams
+    // before it.
     let far = draw(&mut (day.chacha_sampler)(3, 1_000_000_000))?;
     ensure("request 1,000,000,000", (far as usize) < PROBS.len(), "a token beyond the vocabulary")?;
     ensure(
         "requests 0 and 1 of one seed, 40 draws each",
         others != got,
-        "both drew the same tokens; each request has a stream of its own",
+        "both drew the same tokens; each request needs its own stream",
     )?;
     equal_tokens("request 1 of 3, the portable stream", Ok(got), &want, &[])
 }
@@ -737,7 +737,7 @@ pub fn softmax_equals_candle_nn(day: &Day) -> Outcome {
         )?;
         let want = candle_nn::ops::log_softmax(&logits_nn, 0)?.exp()?;
         close(
-            &format!("{input}::log_softmax, exp of it"),
+            &format!("{input}::log_softmax, then exp"),
             (day.softmax)(&logits).and_then(|p| tensor(&p)),
             &want,
             TOLERANCE,
@@ -757,14 +757,14 @@ pub fn three_tokens_by_hand(day: &Day) -> Outcome {
         ([1.0, 1.0, 0.1, 0.01], 0, &[]),
     ];
     for (q, n, want) in cases {
-        let input = format!("{n} of the probabilities {probs:?}, exponentials {q:?}");
+        let input = format!("{n} distinct draws from {probs:?}, exponentials {q:?}");
         equal(&input, (day.draw_distinct)(&probs, &q, n), &want.to_vec())?;
     }
     Ok(())
 }
 
 pub fn pairs_follow_draws_without_replacement(day: &Day) -> Outcome {
-    // The likeliest token is first in half of the draws. Another one, i, is followed by j with
+    // The most likely token is first in half of the draws. Any other token i is followed by j with
     // probability p_j / (1 - p_i).
     let probs = [0.5f32, 0.3, 0.2];
     let pairs = [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)];
@@ -781,7 +781,7 @@ pub fn pairs_follow_draws_without_replacement(day: &Day) -> Outcome {
             _ => None,
         };
         let words = format!("got {got:?}, want two different ids below 3");
-        ensure("two of [.5, .3, .2]", pair.is_some(), &words)?;
+        ensure("two distinct draws from [.5, .3, .2]", pair.is_some(), &words)?;
         counts[pair.unwrap_or(0)] += 1.0;
     }
     let chi: f64 = counts.iter().zip(expected).map(|(n, e)| (n - e) * (n - e) / e).sum();
@@ -790,11 +790,11 @@ pub fn pairs_follow_draws_without_replacement(day: &Day) -> Outcome {
         "{DRAWS} ordered pairs {pairs:?}: got {counts:?}, expected about {expected:.0?}; \
          chi-square {chi:.1}, at most 35.9"
     );
-    ensure("two of [.5, .3, .2]", chi <= 35.9, &words)
+    ensure("two distinct draws from [.5, .3, .2]", chi <= 35.9, &words)
 }
 
 pub fn draw_distinct_rejects_invalid_input(day: &Day) -> Outcome {
     refused("2 probabilities, 1 exponential", (day.draw_distinct)(&[0.5, 0.5], &[1.0], 1), &[])?;
     let got = (day.draw_distinct)(&[0.5, 0.0, 0.5], &[1.0, 1.0, 1.0], 3);
-    refused("three of [.5, 0, .5]", got, &[])
+    refused("three distinct draws from [.5, 0, .5]", got, &[])
 }

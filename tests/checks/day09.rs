@@ -65,7 +65,7 @@ fn forbids(
     let mut logits = vec![0.0; vocabulary];
     change(&mut logits)?;
     let got = (0..vocabulary).filter(|id| logits[*id] == NEVER).collect();
-    equal(&format!("{input}: the ids that are forbidden"), Ok(got), &want.to_vec())?;
+    equal(&format!("{input}: the forbidden ids"), Ok(got), &want.to_vec())?;
     let others = logits.iter().all(|logit| *logit == 0.0 || *logit == NEVER);
     ensure(input, others, "a logit is neither unchanged nor -inf")
 }
@@ -119,7 +119,7 @@ fn numbers(name: &str) -> Result<Vec<f64>> {
 /// Logits, the ids before them, and the expected logits.
 type Row = (Vec<f32>, Vec<u32>, Vec<f32>);
 
-/// Returns the rows of random logits, with their ids and the rows of a golden.
+/// Returns each row of random logits with its ids and its expected logits.
 fn rows(want: &str) -> Result<Vec<Row>> {
     let logits = golden("day09", "logits")?.to_vec2::<f32>()?;
     let ids = golden("day09", "ids")?.to_vec2::<u32>()?;
@@ -184,7 +184,7 @@ pub fn an_extreme_penalty_stays_finite(day: &Day) -> Outcome {
         // 5 / 3e38 and 5 * 1e-40 count as 0.
         let got: Vec<f32> = got.iter().map(|x| if x.abs() < 1e-30 { 0.0 } else { *x }).collect();
         equal(&input, Ok(got), &want.to_vec()).likely_if_not_finite(
-            "an infinite logit makes the softmax NaN: keep it within f32::MIN and f32::MAX",
+            "an infinite logit makes the softmax NaN: clamp it to f32::MIN and f32::MAX",
         )?;
     }
     Ok(())
@@ -251,7 +251,8 @@ pub fn presence_and_frequency_reject_bad_values(day: &Day) -> Outcome {
         let got = (day.presence_frequency)(&mut [1.0], &[], presence, frequency);
         refused(&format!("presence {presence}, frequency {frequency}"), got, &[says])?;
     }
-    let input = "presence 2, frequency -2: the ends of the range belong to it; generated 0, 0";
+    let input =
+        "presence 2, frequency -2, the limits of the range, which are allowed; generated 0, 0";
     becomes(input, &[1.0], |l| (day.presence_frequency)(l, &[0, 0], 2.0, -2.0), &[3.0])
 }
 
@@ -305,7 +306,7 @@ pub fn no_ngram_ever_repeats(day: &Day) -> Outcome {
             ensure(
                 &input,
                 !before,
-                &format!("after {step} tokens the {n}-gram {repeated:?} comes again"),
+                &format!("after {step} tokens the {n}-gram {repeated:?} is repeated"),
             )?;
             tokens.push(best);
         }
@@ -338,7 +339,7 @@ pub fn the_end_of_the_text(day: &Day) -> Outcome {
 
 pub fn nothing_is_implied(day: &Day) -> Outcome {
     let got = (day.penalties)(&SamplingParams::default()).map(|all| names(&all));
-    equal("no parameter: the penalties", got, &vec![])
+    equal("no parameters: the penalties", got, &vec![])
 }
 
 pub fn the_scope_of_each(day: &Day) -> Outcome {
@@ -363,7 +364,7 @@ pub fn the_scope_of_each(day: &Day) -> Outcome {
         &[2.0, 2.0, 1.5, 1.5, 2.0],
     )
     .likely(
-        "the presence penalty counts generated tokens only: input.tokens from input.prompt_len on",
+        "the presence penalty counts generated tokens only: input.tokens[input.prompt_len..]",
     )?;
     let frequency = SamplingParams { frequency_penalty: 0.5, ..none() };
     becomes(
@@ -373,7 +374,7 @@ pub fn the_scope_of_each(day: &Day) -> Outcome {
         &[2.0, 2.0, 1.0, 1.5, 2.0],
     )
     .likely(
-        "the frequency penalty counts generated tokens only: input.tokens from input.prompt_len on",
+        "the frequency penalty counts generated tokens only: input.tokens[input.prompt_len..]",
     )
 }
 
@@ -486,7 +487,7 @@ pub fn the_pipeline_is_hfs(day: &Day) -> Outcome {
     ensure(
         "the order of the whole pipeline",
         same,
-        &format!("got {got:?}, want names that begin as {want:?}"),
+        &format!("got {got:?}, want names that start with {want:?}"),
     )?;
 
     for (row, (logits, ids, want)) in rows("pipelined")?.iter().enumerate() {
@@ -577,8 +578,8 @@ pub fn a_longer_repetition_costs_more(day: &Day) -> Outcome {
     becomes("dry 1, base 2, allowed 1, after [1, 7, 1], 2 logits", &[3.0, 3.0], change, &[3.0, 3.0])
 }
 
-/// The definition, literally: for every token and every length, does the end of the text occur
-/// before, with this token after it?
+/// Compares with the definition, applied literally: for every token and every length, whether the
+/// end of the text occurred before, followed by this token.
 pub fn dry_equals_the_definition(day: &Day) -> Outcome {
     let mut random = Random::new(19);
     for _ in 0..40 {

@@ -126,7 +126,7 @@ macro_rules! implementation {
 /// Checks that every layer of the cache holds exactly these positions.
 fn holds(input: &str, cache: &dyn Held, rows: &Rows) -> Outcome {
     let held = |layer| {
-        cache.held(layer)?.ok_or(Error::Msg(format!("layer {layer} holds nothing that counts")))
+        cache.held(layer)?.ok_or(Error::Msg(format!("layer {layer} holds no live positions")))
     };
     super::checks::holds(input, cache.len(), held, rows)
 }
@@ -143,7 +143,7 @@ pub fn memory_by_hand(day: &Day) -> Outcome {
     // 6 layers, 2 key/value heads of 32 (6 query heads): 2 · 6 · 2 · 32 · 4 bytes.
     let bytes = (day.bytes)(&config("story-3m")?, 1, 1, DType::F32);
     equal("story-3m, 1 row, 1 position, f32: bytes", Ok(bytes), &3_072)
-        .likely("keys and values, of every layer, of the heads that keys and values have")?;
+        .likely("count keys and values, every layer, and only the key/value heads")?;
     let bytes = (day.bytes)(&config("story-3m")?, 4, 512, DType::BF16);
     equal("story-3m, 4 rows, 512 positions, bf16: bytes", Ok(bytes), &3_145_728)?;
     // 4 layers, 4 heads of 32: 2 · 4 · 4 · 32 · 4 · 256.
@@ -174,7 +174,7 @@ pub fn the_formula_is_what_a_model_leaves(day: &Day) -> Outcome {
         };
         let want: Result<usize> = (0..model.config().num_hidden_layers).map(size).sum();
         let got = (day.bytes)(model.config(), 1, 5, DType::F32);
-        equal(&format!("bytes of what {name} appends for 5 tokens, f32"), Ok(got), &want?)?;
+        equal(&format!("bytes that {name} appends for 5 tokens, f32"), Ok(got), &want?)?;
     }
     Ok(())
 }
@@ -212,12 +212,13 @@ pub fn an_append_copies_the_old_positions_once(day: &Day) -> Outcome {
     let all = (day.concat)(old.as_tensor(), &more)?;
     let computed: usize = all.sorted_nodes().iter().map(|tensor| tensor.elem_count()).sum();
     let times = computed / all.elem_count();
-    // Other correct solutions use two or three full-size tensors. One per new position would be 48.
+    // Other correct solutions use two or three full-size tensors. Copying once per new position
+    // would take 48.
     let otherwise = format!(
-        "got    tensors of {computed} numbers in all, {times} times the result\n  want   the old \
-            positions copied once, however many are new"
+        "got    tensors with {computed} numbers in total, {times} times the result\n  want   the \
+            old positions copied once, regardless of how many are new"
     );
-    ensure("64 positions in one append to 64 others", times <= 10, &otherwise)
+    ensure("64 positions appended to 64 others at once", times <= 10, &otherwise)
 }
 
 pub fn writing_in_place_by_hand(day: &Day) -> Outcome {
@@ -225,7 +226,7 @@ pub fn writing_in_place_by_hand(day: &Day) -> Outcome {
     let two = Tensor::new(&[[[[1f32], [2.]], [[5.], [6.]]]], &Device::Cpu)?;
     let input = "a buffer of 4 positions, 2 heads of width 1: positions 1, 2 and 5, 6 written at 0";
     bits_equal(input, (day.write_at)(&buffer, &two, 0), &two)
-        .likely("the view ends with the last position written: what comes after it isn't text")?;
+        .likely("the view ends with the last position written: the rest of the buffer isn't text")?;
     let one = Tensor::new(&[[[[3f32]], [[7.]]]], &Device::Cpu)?;
     let want = Tensor::new(&[[[[1f32], [2.], [3.]], [[5.], [6.], [7.]]]], &Device::Cpu)?;
     let got = (day.write_at)(&buffer, &one, 2);
@@ -233,7 +234,7 @@ pub fn writing_in_place_by_hand(day: &Day) -> Outcome {
     let want =
         Tensor::new(&[[[[1f32], [2.], [3.], [0.]], [[5.], [6.], [7.], [0.]]]], &Device::Cpu)?;
     bits_equal("the buffer itself after that", Ok(buffer), &want)
-        .likely("slice_set writes into the buffer; a new tensor would leave it as it was")
+        .likely("slice_set writes into the buffer; a new tensor would leave the buffer unchanged")
 }
 
 pub fn a_full_buffer_is_refused(day: &Day) -> Outcome {
@@ -308,7 +309,7 @@ pub fn appending_in_place(day: &Day) -> Outcome {
 }
 
 pub fn a_strided_prompt_is_stored_in_order(day: &Day) -> Outcome {
-    // A model's heads are a transposed view. What an empty cache stores must not be one.
+    // A model's heads are a transposed view. An empty cache must not store such a view.
     let mut random = Random::new(107);
     let mut cache = (day.new)(CacheKind::Dynamic, LAYERS);
     for what in ["an empty cache", "a cache truncated to 0"] {
@@ -335,7 +336,7 @@ pub fn a_strided_prompt_is_stored_in_order(day: &Day) -> Outcome {
                 &(true, true),
             )
             .likely(
-                "clone() of a view is the same view; the first append must be contiguous, too",
+                "clone() of a view is the same view; the first append must be made contiguous, too",
             )?;
         }
         cache.truncate(0)?;
@@ -366,7 +367,7 @@ pub fn later_appends_stay_in_place(day: &Day) -> Outcome {
         holds(&input, &*cache, &rows(&[&one, &other]))?;
         equal(&format!("{input}: positions returned"), all.k.dim(2), &(next as usize))?;
         let stays = [address(&all.k)?, address(&all.v)?] == at;
-        equal(&format!("{input}: are keys and values where they were?"), Ok(stays), &true)
+        equal(&format!("{input}: are keys and values still at the same address?"), Ok(stays), &true)
             .likely("a static cache writes into its buffer, so that no token needs new memory")?;
     }
     Ok(())
@@ -561,8 +562,8 @@ fn passes(model: &Witness) -> Vec<Asked> {
     passes.into_iter().map(|p| (p.ids.concat(), p.positions.concat(), p.seen.concat())).collect()
 }
 
-/// Describes a pass that feeds `tokens` from position `from` on, with the last token attending to
-/// all of them.
+/// Describes a pass that feeds `tokens` starting at position `from`, with the last token attending
+/// to all of them.
 fn pass(tokens: &[u32], from: usize) -> Asked {
     let positions = (from as u32..tokens.len() as u32).collect();
     let seen = tokens.iter().copied().zip(0..).collect();
@@ -585,11 +586,11 @@ fn calls(day: &Day, what: &str, keep: bool, calls: &[Call], want: &[usize]) -> O
             let error = candecode::kit::error::plain(error);
             return ensure(&input, false, &format!("got    the error: {error}"));
         }
-        let asked = format!("{input}: its pass: ids, positions, and what the last one attends to");
+        let asked = format!("{input}: its pass (ids, positions, and what the last one attends to)");
         let got = passes.get(at).cloned().ok_or(Error::Msg("there was no pass".into()));
         equal(&asked, got, &pass(tokens, *from))?;
         let got = answer.logits.as_ref().map(Clone::clone).unwrap_or_default();
-        let shown = format!("{input}: how many rows of logits");
+        let shown = format!("{input}: number of rows of logits");
         equal(&shown, Ok(got.len()), n)?;
         let want = anew(&Witness::mixing(100, 64, 99), tokens, *n)?;
         for (row, (got, want)) in got.iter().zip(&want).enumerate() {
@@ -598,7 +599,7 @@ fn calls(day: &Day, what: &str, keep: bool, calls: &[Call], want: &[usize]) -> O
             close(&input, Tensor::new(got.as_slice(), &Device::Cpu), &want, 1e-6)?;
         }
         computed += tokens.len() - from;
-        equal(&format!("{input}: computed, after it"), Ok(answer.computed), &computed)?;
+        equal(&format!("{input}: `computed` afterwards"), Ok(answer.computed), &computed)?;
     }
     Ok(())
 }
@@ -607,7 +608,7 @@ pub fn only_what_is_new_is_fed(day: &Day) -> Outcome {
     let list =
         [(vec![11, 12, 13], 1), (vec![11, 12, 13, 14], 1), (vec![11, 12, 13, 14, 15, 16], 1)];
     calls(day, "a sequence that grows", true, &list, &[0, 3, 4])
-        .likely("the first new token's position is the number of positions that were kept")
+        .likely("the first new token's position is the number of positions kept")
 }
 
 pub fn what_differs_is_forgotten(day: &Day) -> Outcome {
@@ -631,7 +632,7 @@ pub fn the_last_token_is_fed_again(day: &Day) -> Outcome {
         (vec![11, 12], 1),         // shorter
         (vec![11, 12, 13], 1),
     ];
-    calls(day, "tokens that the cache has", true, &list, &[0, 3, 1, 2])
+    calls(day, "tokens that are already cached", true, &list, &[0, 3, 1, 2])
         .likely("logits come only from a pass, so at least one token must be fed")
 }
 
@@ -650,7 +651,7 @@ pub fn logits_after_the_last_n(day: &Day) -> Outcome {
 pub fn no_cache_is_fed_everything(day: &Day) -> Outcome {
     let list = [(vec![11, 12], 1), (vec![11, 12, 13], 2), (vec![11, 12, 13, 14], 1)];
     calls(day, "NoCache", false, &list, &[0, 0, 0])
-        .likely("the cache can hold less than the tokens of the last call: ask for its len")
+        .likely("the cache may hold fewer positions than the last call had tokens: check its len")
 }
 
 pub fn any_calls_in_any_order(day: &Day) -> Outcome {
@@ -770,7 +771,7 @@ pub fn after_an_error_it_starts_again(day: &Day) -> Outcome {
         let passes = passes(&model.model);
         let got = passes.last().cloned().ok_or(Error::Msg("there was no pass".into()));
         equal(&format!("{input}: the last pass"), got, &pass(&then, 0))
-            .likely("after an error the cache can hold anything: forget it all")?;
+            .likely("after an error the cache can hold anything: discard all of it")?;
     }
     Ok(())
 }
@@ -797,8 +798,8 @@ fn equals_uncached(day: &Day, static_cache: bool) -> Outcome {
         let got = (day.generate)(&model, &tokenizer, request(&model, &prompt, max), cache);
         let want = uncached(&Witness::mixing(vocab, context, max), &prompt, max)?;
         let input = format!(
-            "a model whose token depends on all it sees, {kind:?}, prompt {prompt:?}, at most \
-                {max} new, context {context}"
+            "a model whose token depends on everything it sees, {kind:?}, prompt {prompt:?}, \
+                at most {max} new, context {context}"
         );
         equal_tokens(&input, ids(got), &want, &[])?;
     }
@@ -835,19 +836,20 @@ pub fn a_window_past_the_context(day: &Day) -> Outcome {
             Err(error) => {
                 let error = candecode::kit::error::plain(&error);
                 let passes = model.passes.borrow().len();
-                let otherwise = format!("got    the error: {error}; {passes} passes went well");
+                let otherwise =
+                    format!("got    the error: {error}, after {passes} successful passes");
                 return ensure(&input, false, &otherwise).likely(
-                    "past the context the model sees the window alone: `Sequence::visible`",
+                    "past the context, the model sees only the window: `Sequence::visible`",
                 );
             }
         };
-        equal(&format!("{input}: how many came"), Ok(got.len()), &new)?;
+        equal(&format!("{input}: number of new tokens"), Ok(got.len()), &new)?;
         let text = [prompt.clone(), got].concat();
         for (pass, len) in model.passes.borrow().iter().zip(5..) {
             let first = len.max(context).saturating_sub(context).div_ceil(stride) * stride;
             let want: Vec<(u32, u32)> = text[first..len].iter().copied().zip(0..).collect();
             let input =
-                format!("{input}: the (token, position) pairs that token {len} is chosen from");
+                format!("{input}: the (token, position) pairs that the choice of token {len} sees");
             equal(&input, Ok(pass.seen[0].clone()), &want)?;
         }
     }
@@ -877,7 +879,7 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
         let cache = (day.new)(CacheKind::Dynamic, model.layers());
         let tokens = (day.generate)(&model, &tokenizer, request, cache)?;
         if let Some(token) = tokens.iter().find(|token| token.row != 0) {
-            bail!("a token says that it is of row {}; the request's id is 0", token.row)
+            bail!("a token has row {}, but the request's id is 0", token.row)
         }
         Ok(tokens.iter().map(|token| (token.id, token.finish.is_some())).collect::<Vec<_>>())
     };
@@ -888,7 +890,7 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     equal("prompt 4, 3; at most 1 new", run(1, &[4, 3]), &vec![(2, true)])?;
     equal("prompt 4, 3; at most 0 new", run(0, &[4, 3]), &vec![])?;
     let want = vec![(6, false), (5, true)];
-    let input = "a prompt of 7, a context of 8, at most 9 new: the context ends it";
+    let input = "a prompt of 7, a context of 8, at most 9 new: the context ends the text";
     equal(input, run(9, &[7; 7]), &want)?;
     refused("an empty prompt", run(3, &[]), &["empty"])?;
     refused("a prompt of 9, a context of 8", run(3, &[1; 9]), &["context"])
@@ -950,8 +952,8 @@ pub fn tokens_in_place_equal_transformers(day: &Day) -> Outcome {
     tokens_equal(day, &golden, CacheKind::Static(context))
 }
 
-/// Feeds a golden text token by token after its prompt, and returns the logits each new token was
-/// chosen from.
+/// Feeds a golden text token by token after its prompt, and returns the logits from which each new
+/// token was chosen.
 pub fn forced(model: &dyn Model, golden: &Golden, cache: &mut dyn Cache) -> Result<Vec<Vec<f32>>> {
     let mut all = vec![logits(model, &golden.prompt, cache)?.to_vec1()?];
     for id in &golden.new_ids[..golden.new_ids.len() - 1] {
@@ -994,10 +996,10 @@ pub fn a_window_that_moves_is_recomputed(day: &Day) -> Outcome {
     let input =
         "story-gpt2-1m, a text around its 256th token, a context of 256, a window that moves by 64";
     equal_tokens(input, Ok(got), &want, &margins)
-        .likely("the tokens of a moved window have other positions: nothing of them is common")
+        .likely("in a moved window, every token has a new position: nothing can be reused")
 }
 
-/// A cache that stores its numbers in another type, to show the effect of half precision.
+/// A cache that stores its numbers in another dtype, to show the effect of half precision.
 pub struct Narrow(pub Box<dyn Held>, pub DType);
 
 impl Cache for Narrow {
@@ -1043,7 +1045,7 @@ pub fn half_precision_stays_near(day: &Day) -> Outcome {
             let got = forced(&*plain, case, &mut cache)?;
             within(&format!("{}, a cache of {dtype:?}", case.model), &got, &f32s, bound)?;
             let held = cache.0.held(0)?.map(|held| held.k.dtype());
-            equal("the type of the keys it holds", Ok(held), &Some(dtype))?;
+            equal("the type of the stored keys", Ok(held), &Some(dtype))?;
             // The weights. On the CPU the activations stay f32 and the files are already bf16. On
             // an accelerator everything is in half precision.
             let model = load(&case.model, dtype)?;
@@ -1077,12 +1079,12 @@ pub fn sliding_by_hand(day: &Day) -> Outcome {
         record.push((k.dim(2)?, cache.len(), cache.num_evicted()));
     }
     let input =
-        "Sliding(3), positions 1 2, then 3, 4, 5: what append returned, len and num_evicted after \
-            it";
+        "Sliding(3), positions 1 2, then 3, 4, 5: positions returned, len and \
+            num_evicted after each append";
     let want = vec![(2, 2, Some(0)), (3, 3, Some(1)), (3, 4, Some(2)), (3, 5, Some(3))];
     equal(input, Ok(record), &want)
         .likely("a token sees 3 positions, itself included: 2 are kept for the next one")?;
-    still_holds("what it holds then", &*cache, 5, &rows(&[&[4, 5]]))?;
+    still_holds("what the cache holds afterwards", &*cache, 5, &rows(&[&[4, 5]]))?;
     let evicted =
         [CacheKind::Dynamic, CacheKind::Static(9)].map(|kind| (day.new)(kind, 1).num_evicted());
     equal("num_evicted() of a dynamic and of a static cache", Ok(evicted), &[None, None])
@@ -1093,18 +1095,18 @@ pub fn what_has_slid_is_not_truncated(day: &Day) -> Outcome {
     feed(&mut *cache, &rows(&[&[1, 2, 3]]))?;
     cache.truncate(2)?;
     holds(
-        "Sliding(4), 3 positions, truncated to 2: nothing has slid yet",
+        "Sliding(4), 3 positions, truncated to 2: nothing has been evicted yet",
         &*cache,
         &rows(&[&[1, 2]]),
     )?;
     feed(&mut *cache, &rows(&[&[5, 6]]))?;
     equal("Sliding(4), 4 positions: num_evicted", Ok(cache.num_evicted()), &Some(1))?;
-    refused("Sliding(4), 4 positions, one slid away, truncated to 3", cache.truncate(3), &[])?;
-    refused("Sliding(4), 4 positions, one slid away, truncated to 5", cache.truncate(5), &[])?;
-    let input = "Sliding(4), 4 positions, one slid away, truncated to 4, its len";
+    refused("Sliding(4), 4 positions, one evicted, truncated to 3", cache.truncate(3), &[])?;
+    refused("Sliding(4), 4 positions, one evicted, truncated to 5", cache.truncate(5), &[])?;
+    let input = "Sliding(4), 4 positions, one evicted, truncated to 4, its len";
     if let Err(error) = cache.truncate(4) {
         let error = candecode::kit::error::plain(&error);
-        let want = "want   no error: truncate(len()) takes nothing back";
+        let want = "want   no error: truncate(len()) removes nothing";
         return ensure(input, false, &format!("got    the error: {error}\n{want}"));
     }
     still_holds(input, &*cache, 4, &rows(&[&[2, 5, 6]]))?;
@@ -1112,7 +1114,7 @@ pub fn what_has_slid_is_not_truncated(day: &Day) -> Outcome {
     refused("Sliding(4), 5 positions at once", got.map(|_| ()), &[])?;
     let four = feed(&mut *(day.new)(CacheKind::Sliding(4), LAYERS), &rows(&[&[1, 2, 3, 4]]));
     equal(
-        "Sliding(4), 4 positions at once: positions given back",
+        "Sliding(4), 4 positions at once: positions returned",
         four.and_then(|all| all.k.dim(2)),
         &4,
     )
@@ -1131,10 +1133,10 @@ pub fn a_sliding_text_sees_its_last_tokens(day: &Day) -> Outcome {
                 (end.saturating_sub(window)..end).map(|i| (text[i], i as u32)).collect();
             let input = format!(
                 "Sliding({window}), token {end} of a text: the (token, position) \
-                pairs that it is chosen from"
+                pairs seen when it is chosen"
             );
             equal(&input, Ok(pass.seen[0].clone()), &want)
-                .likely("positions go on counting: the keys in the cache have theirs already")?;
+                .likely("positions keep increasing: the keys in the cache already have theirs")?;
         }
     }
     Ok(())
@@ -1153,13 +1155,13 @@ pub fn what_has_evicted_is_only_extended(day: &Day) -> Outcome {
     let input = "Sliding(4), fed 11 12 13, then 14: one position is evicted. Then logits of";
     let want = vec![(12, 1), (13, 2), (14, 3), (15, 4)];
     equal(
-        &format!("{input} 11 12 13 14 15: what the last one sees"),
+        &format!("{input} 11 12 13 14 15: what the last token sees"),
         run(&[11, 12, 13, 14, 15], 1),
         &want,
     )?;
     let refuse = |what: &str, then: &[u32], n| {
         refused(&format!("{input} {what}"), run(then, n).map(|_| ()), &[])
-            .likely("what was evicted cannot be computed again: its neighbors are gone")
+            .likely("evicted positions can't be recomputed: the tokens they depend on are gone")
     };
     refuse("11 12 13 24", &[11, 12, 13, 24], 1)?;
     refuse("11 12 13", &[11, 12, 13], 1)?;
@@ -1172,7 +1174,7 @@ fn sliding_golden() -> Result<Golden> {
 }
 
 /// Feeds the golden sliding text token by token through a sliding cache of 64. Returns the logits
-/// of every position from the end of the prompt on.
+/// of every position, starting at the end of the prompt.
 fn slid(day: &Day, model: &dyn Model, golden: &Golden) -> Result<Vec<Vec<f32>>> {
     let mut cache = (day.new)(CacheKind::Sliding(64), model.config().num_hidden_layers);
     let text = [golden.prompt.clone(), golden.new_ids.clone()].concat();
@@ -1245,7 +1247,11 @@ pub fn gpt2_does_not_slide(day: &Day) -> Outcome {
     let model = load("story-230k", DType::F32)?;
     let cache = (day.new)(CacheKind::Sliding(8), model.config().num_hidden_layers);
     let got = (day.generate)(&*model, &tokenizer, request(&*model, &[5, 6, 7], 12), cache);
-    equal("story-230k, Sliding(8), 12 new tokens: how many", ids(got).map(|ids| ids.len()), &12)
+    equal(
+        "story-230k, Sliding(8), 12 new tokens: number of new tokens",
+        ids(got).map(|ids| ids.len()),
+        &12,
+    )
 }
 
 pub fn picking_a_cache_by_hand(day: &Day) -> Outcome {
@@ -1266,7 +1272,7 @@ pub fn picking_a_cache_by_hand(day: &Day) -> Outcome {
         &[&[1, 2, 3, 9], &[1]],
         &[1, 2, 3, 4],
         Some(0),
-        "the first saves three positions and forgets one; what it saves comes first",
+        "the first saves three positions and forgets one; saving more matters most",
     )?;
     pick(
         &[&[1, 2, 3, 4, 5], &[1, 2, 3, 4, 5, 6], &[1, 2, 3, 9]],
@@ -1280,8 +1286,13 @@ pub fn picking_a_cache_by_hand(day: &Day) -> Outcome {
         Some(1),
         "the last token is fed anyway, so both save two positions, and the second forgets none",
     )?;
-    pick(&[&[7, 8], &[], &[9]], &[1], Some(1), "no cache helps, and the empty one loses nothing")?;
-    pick(&[&[1, 5], &[1, 6]], &[1, 2], Some(0), "of two equals, the first")
+    pick(
+        &[&[7, 8], &[], &[9]],
+        &[1],
+        Some(1),
+        "no cache helps, and using the empty one loses nothing",
+    )?;
+    pick(&[&[1, 5], &[1, 6]], &[1, 2], Some(0), "ties go to the first")
 }
 
 pub fn the_picked_cache_computes_least(day: &Day) -> Outcome {
@@ -1294,7 +1305,7 @@ pub fn the_picked_cache_computes_least(day: &Day) -> Outcome {
         let caches: Vec<Vec<u32>> =
             (0..1 + random.below(4)).map(|_| text(&mut random, 0)).collect();
         let tokens = text(&mut random, 1);
-        // What `Cached::logits` would compute and forget with each cache.
+        // The positions that `Cached::logits` would compute and forget with each cache.
         let mut costs = Vec::new();
         for held in &caches {
             let same = held.iter().zip(&tokens).take_while(|(a, b)| a == b).count();

@@ -212,13 +212,13 @@ pub fn an_ending_counts_only_among_the_best(day: &Day) -> Outcome {
     let (ended, running, _) = (day.split)(&beams, &candidates, 2, &at_zero)?;
     let want = vec![(vec![7, 6, 0], -3.0, FinishReason::Eos)];
     equal(&format!("{input}: ended"), Ok(ended), &want)
-        .likely("(0, 0) is the third best of all candidates, and there are 2 beams")?;
+        .likely("(0, 0) is only the third best of all candidates, and there are 2 beams")?;
     let want = vec![(vec![7, 5, 3], -2.5), (vec![7, 6, 4], -4.0)];
     equal(&format!("{input}: running"), Ok(running), &want)?;
     let all_end = |_: &[u32]| Ok(Some(FinishReason::Length));
     let (ended, running, parents) = (day.split)(&beams, &candidates, 2, &all_end)?;
-    equal(&format!("{input}; all end: how many ended"), Ok(ended.len()), &2)?;
-    ensure(&format!("{input}; all end"), running.is_empty() && parents.is_empty(), "some go on")
+    equal(&format!("{input}; all end: number that ended"), Ok(ended.len()), &2)?;
+    ensure(&format!("{input}; all end"), running.is_empty() && parents.is_empty(), "some continue")
 }
 
 pub fn split_follows_its_rule_on_random_candidates(day: &Day) -> Outcome {
@@ -400,7 +400,7 @@ fn texts(
     let ids = |list: &[Hypothesis]| -> Vec<(Vec<u32>, FinishReason)> {
         list.iter().map(|text| (text.new_ids.clone(), text.finish)).collect()
     };
-    equal(&format!("{input}: new ids and ends"), Ok(ids(&got)), &ids(want))?;
+    equal(&format!("{input}: new ids and finish reasons"), Ok(ids(&got)), &ids(want))?;
     let scores = |list: &[Hypothesis]| -> Vec<f32> { list.iter().map(|text| text.score).collect() };
     near(&format!("{input}: scores"), scores(&got), &scores(want), tolerance)
 }
@@ -434,10 +434,10 @@ pub fn two_beams_by_hand(day: &Day) -> Outcome {
     let what = format!("{input}; 2 beams, no penalty, at most 3 new, early stopping");
     let want = [text(&[2, 0], 0.36, 1.0, Eos), text(&[1, 0], 0.175, 1.0, Eos)];
     texts(&what, run(2, 3), &want, TOLERANCE)
-        .likely("A is the better token, B EOS the better text: 0.4 × 0.9 > 0.5 × 0.35")?;
+        .likely("A is the better token, but B EOS the better text: 0.4 × 0.9 > 0.5 × 0.35")?;
     let passes = model.passes.take().len();
     equal(&format!("{what}: passes of the model"), Ok(passes), &2)
-        .likely("after two passes two texts are finished, and early_stopping true stops")?;
+        .likely("after two passes two texts are finished, so early_stopping true stops")?;
     let what = format!("{input}; 1 beam, no penalty, at most 3 new, early stopping");
     let want = [text(&[1, 0], 0.175, 1.0, Eos)];
     texts(&what, run(1, 3), &want, TOLERANCE)?;
@@ -479,8 +479,8 @@ pub fn an_ending_makes_room_for_the_next(day: &Day) -> Outcome {
         text(&[2, 1, 0], 0.48 * 0.4 * 0.9, 1.0, FinishReason::Eos),
     ];
     texts(&format!("{CROWDED}; the end is EOS"), got, &want, TOLERANCE).likely(
-        "each beam may end among the best, so keep 2 candidates per beam, or B A is never \
-            seen",
+        "each beam may have an ending among the best: without 2 candidates per beam, B A is \
+            never seen",
     )
 }
 
@@ -536,8 +536,8 @@ pub fn a_stop_string_is_found_after_the_prompt(day: &Day) -> Outcome {
         let got = (day.beam_search)(&model, &tokenizer, &mut request, &core(2), &mut NoCache)?;
         let best = got.first().map(|text| (text.new_ids.len(), text.finish));
         let input = format!(
-            "a model that wants {text:?}, of which {prompt_len} are the prompt; 2 beams, at most 3 \
-             new, stop string {stop:?}: how many new tokens the best text has, and why it ends"
+            "a model that writes {text:?}, {prompt_len} of them from the prompt; 2 beams, at most \
+             3 new, stop string {stop:?}: (number of new tokens, finish reason) of the best text"
         );
         equal(&input, Ok(best), &Some((want, FinishReason::Stop))).likely(
             "the generated tokens alone decode to a different text: pass the whole sequence to \
@@ -844,12 +844,12 @@ pub fn to_the_end_of_the_context(day: &Day) -> Outcome {
     let ends: Vec<(usize, FinishReason)> =
         want.iter().map(|text| (text.new_ids.len(), text.finish)).collect();
     equal(&format!("{input}: (new tokens, end)"), Ok(ends), &vec![(5, FinishReason::Length); 2])
-        .likely("a sequence ends with the context")?;
+        .likely("a sequence ends when the context is full")?;
     let got = case.search(day, &*model, &mut kv(None, &*model));
     texts(&format!("{input}, with a cache and without"), got, &want, case.tolerance())
 }
 
-/// Builds a processor that leaves no token after token 1, or none at all.
+/// Builds a processor that allows no token after token 1, or, if `all` is set, no token at all.
 fn dead_end<'a>(all: bool) -> std::rc::Rc<dyn candecode::kit::LogitsProcessor + 'a> {
     named("dead end", move |input: &ProcessorInput, row: &mut [f32]| {
         if all || (input.tokens.len() > 1 && input.tokens.last() == Some(&1)) {
@@ -870,7 +870,7 @@ pub fn a_processors_error_is_returned(day: &Day) -> Outcome {
     }));
     let texts = [vec![3, 2, 1], vec![3, 1, 2]];
     let got = (day.next_log_probs)(&model, &texts, &request, &mut NoCache);
-    let input = "beams [3, 2, 1] and [3, 1, 2], a processor that fails for the first";
+    let input = "beams [3, 2, 1] and [3, 1, 2], a processor that fails for the first beam";
     refused(input, got, &["nothing may follow this text"]).likely(
         "a row that is all -inf isn't an error, but a processor's own error must be returned",
     )
@@ -891,7 +891,7 @@ pub fn a_dead_end_ends_only_its_beam(day: &Day) -> Outcome {
     let input = "EOS .1, A .5, B .4; after A nothing is allowed, after B .9 .05 .05; 2 beams, at \
         most 3 new";
     texts(input, search(false), &want, TOLERANCE)
-        .likely("a row that is all -inf has no candidates: its beam ends and the other goes on")?;
+        .likely("a row that is all -inf has no candidates: its beam ends and the other continues")?;
     refused("nothing is ever allowed; 2 beams", search(true), &[])
 }
 
@@ -950,7 +950,8 @@ pub fn until_enough_are_finished_it_goes_on(day: &Day) -> Outcome {
         for count in 0..2 {
             let finished: Vec<Hypothesis> = (0..count).map(|_| hypothesis(-0.125)).collect();
             let got = (day.can_improve)(-50.0, 5, 9, &finished, &params(2, 1.0, when));
-            let input = format!("2 beams, {count} finished, early_stopping {when:?}: go on");
+            let input =
+                format!("2 beams, {count} finished, early_stopping {when:?}: does it continue");
             equal(&input, Ok(got), &true)?;
         }
     }
@@ -960,9 +961,9 @@ pub fn until_enough_are_finished_it_goes_on(day: &Day) -> Outcome {
 pub fn when_to_stop_by_hand(day: &Day) -> Outcome {
     use EarlyStopping::{False, Never, True};
     let finished = [hypothesis(-1.0), hypothesis(-2.0)];
-    let input = "2 beams, finished at -1 and -2, 10 new tokens at most";
+    let input = "2 beams, finished at -1 and -2, at most 10 new tokens";
     let cases = [
-        (-0.5, 4, 1.0, True, false, "true: as soon as there are as many as beams"),
+        (-0.5, 4, 1.0, True, false, "true: stop once there are as many as beams"),
         (-7.0, 4, 1.0, False, true, "-7 / 4 = -1.75, better than -2"),
         (-9.0, 4, 1.0, False, false, "-9 / 4 = -2.25, worse than -2"),
         (-1.5, 4, 1.0, False, true, "-1.5 / 4 = -0.375, better than -2"),
@@ -978,7 +979,7 @@ pub fn when_to_stop_by_hand(day: &Day) -> Outcome {
             -1.0,
             Never,
             true,
-            "a penalty below 0: short is best, and 4 is the least that it can be: -1.6",
+            "a penalty below 0 favors short texts, and 4 is the shortest possible: -1.6",
         ),
         (
             -0.6,
@@ -986,7 +987,7 @@ pub fn when_to_stop_by_hand(day: &Day) -> Outcome {
             -1.0,
             Never,
             false,
-            "a penalty below 0: short is best, and 4 is the least that it can be: -2.4",
+            "a penalty below 0 favors short texts, and 4 is the shortest possible: -2.4",
         ),
     ];
     let answer =
@@ -997,8 +998,8 @@ pub fn when_to_stop_by_hand(day: &Day) -> Outcome {
     for (got, (best, len, penalty, when, want, why)) in answers.iter().zip(cases) {
         let input = format!(
             "{input}; the best running text is at {best} after {len} tokens, length_penalty \
-                {penalty}, early_stopping {when:?}: go on (of all {} questions, your code says yes \
-                to {:?})",
+                {penalty}, early_stopping {when:?}: does it continue (of all {} questions, \
+                your code says yes to {:?})",
             answers.len(),
             (0..answers.len()).filter(|i| answers[*i]).collect::<Vec<_>>(),
         );
@@ -1038,8 +1039,8 @@ pub fn with_two_eos_ids_enough_go_on(day: &Day) -> Outcome {
         text(&[1, 1, 0], 0.06 * 0.06 * 0.5, 9.0, FinishReason::Eos),
     ];
     texts(input, got, &want, TOLERANCE).likely(
-        "every beam may have two endings among the best, so keep 3 candidates per beam, or \
-            no text goes on",
+        "every beam may have two endings among the best: without 3 candidates per beam, no \
+            text continues",
     )
 }
 
@@ -1058,7 +1059,7 @@ pub fn every_beam_may_end_at_once(day: &Day) -> Outcome {
         length_penalty 4, never, at most 3 new";
     let after = |first: u32, p: f32| text(&[first, 1, 0], p * 0.05 * 0.9, 81.0, FinishReason::Eos);
     texts(input, got, &[after(1, 0.3), after(2, 0.29), after(3, 0.28)], TOLERANCE).likely(
-        "three beams end among the best, and three still go on, so keep 2 candidates per \
+        "three beams end among the best, and three must continue, so keep 2 candidates per \
             beam",
     )
 }

@@ -199,7 +199,7 @@ pub fn the_ragged_mask_equals_hf(day: &Day) -> Outcome {
             let first = padding.saturating_sub(past);
             let real = |mask: &Tensor| mask.narrow(0, row, 1)?.narrow(2, first, new - first);
             let input = format!(
-                "padding [0, 2], {new} new, {past} past: batch row {row} from token {first} on"
+                "padding [0, 2], {new} new, {past} past: batch row {row} starting at token {first}"
             );
             close(&input, real(&got), &real(&want)?, 0.0)?;
         }
@@ -235,16 +235,20 @@ pub fn padding_changes_nothing(day: &Day) -> Outcome {
         let rows = [vec![300u32, 301, 302, 303, 304], vec![0, 0, 310, 311, 312]];
         let positions = [vec![0u32, 1, 2, 3, 4], vec![0, 0, 0, 1, 2]];
         let mask = (day.ragged_mask)(&[0, 2], 5, 0, &device()?)?;
-        // `Step::batch` won't do: it rejects a mask without its diagonal before the model can show
-        // why.
+        // `Step::batch` can't be used here: it rejects a mask without its diagonal before the model
+        // can show why.
         let step = Step::batch(&*model, &rows, &positions, None)?;
         let got = model.forward(&Step { mask: Some(mask), ..step }, &mut NoCache)?;
         let finite = got.flatten_all()?.to_vec1::<f32>()?.iter().all(|x| x.is_finite());
-        let input = format!("{name}, two rows, the second with padding 2");
-        ensure(&input, finite, "there is a NaN: some row of the mask allows nothing at all")?;
+        let input = format!("{name}, two rows, the second padded by 2");
+        ensure(
+            &input,
+            finite,
+            "the output contains NaN: some row of the mask allows nothing at all",
+        )?;
         for (row, padding) in [(0, 0), (1, 2)] {
             let want = alone(&*model, &rows[row][padding..])?;
-            let input = format!("{input}: the last logits of row {row}, against it alone");
+            let input = format!("{input}: the last logits of row {row}, against that row alone");
             close(&input, got.i((row, 4)), &want, LOGITS)?;
         }
     }
@@ -257,7 +261,7 @@ pub fn left_padding_by_hand(day: &Day) -> Outcome {
     equal(&format!("{input}: padding"), Ok(padding), &vec![0, 2, 1])?;
     let want = vec![vec![7, 8, 9], vec![0, 0, 5], vec![0, 6, 4]];
     equal(&format!("{input}: ids"), Ok(ids), &want)
-        .likely("the next token is read in the last column, so every row must end there")?;
+        .likely("the next token's logits come from the last column, so every row must end there")?;
     let real: Vec<&[u32]> = vec![&positions[0], &positions[1][2..], &positions[2][1..]];
     let want: Vec<&[u32]> = vec![&[0, 1, 2], &[0], &[0, 1]];
     equal(&format!("{input}: positions of the real tokens"), Ok(real), &want)
@@ -286,7 +290,9 @@ pub fn left_padding_of_anything(day: &Day) -> Outcome {
             equal(&format!("{input}: positions of row {i}"), Ok(got), &(0..len).collect())?;
             let most = positions[i].iter().max().copied().unwrap_or(0);
             ensure(&input, (most as usize) < width, &format!("row {i} has a position of {most}"))
-                .likely("padding needs a position, too, and it must be one that the model has")?;
+                .likely(
+                    "padding also needs positions, and they must be within the model's context",
+                )?;
         }
     }
     Ok(())
@@ -304,8 +310,8 @@ pub fn the_prefill_by_hand(day: &Day) -> Outcome {
     let (step, after) = (day.prefill)(&model, &tokenizer, &given)?;
     let input = "prefill of 7 8 9, of 5, and of 6 4";
     let padding: Vec<usize> = after.iter().map(|text| text.padding).collect();
-    equal(&format!("{input}: the rows' padding after it"), Ok(padding), &vec![0, 2, 1])?;
-    equal(&format!("{input}: logits asked for"), Ok(step.logits.clone()), &Logits::Last(1))?;
+    equal(&format!("{input}: the rows' padding afterwards"), Ok(padding), &vec![0, 2, 1])?;
+    equal(&format!("{input}: requested logits"), Ok(step.logits.clone()), &Logits::Last(1))?;
     model.forward(&step, &mut Keep::default())?;
     let seen = model.passes.borrow()[0].seen.clone();
     for (row, text) in given.iter().enumerate() {
@@ -403,32 +409,32 @@ pub fn retiring_by_hand(day: &Day) -> Outcome {
         let given: Vec<Text> =
             given.iter().zip(ends).map(|(text, finish)| Text { finish, ..text.clone() }).collect();
         let got = (day.retire)(&tokenizer, &given, &mut cache)?;
-        let input = format!("rows with a padding of 0, 2, 3, 2 that end with {ends:?}");
+        let input = format!("rows with padding 0, 2, 3, 2 and finish reasons {ends:?}");
         let left: Vec<Vec<u32>> = got.iter().map(|text| text.tokens.clone()).collect();
         let want: Vec<Vec<u32>> =
             rows.iter().map(|row: &usize| given[*row].tokens.clone()).collect();
-        equal(&format!("{input}: the rows that are left"), Ok(left), &want)?;
+        equal(&format!("{input}: the remaining rows"), Ok(left), &want)?;
         let changes = |what: &&String| what.as_str() != "trim(0)";
         let changes: Vec<String> = cache.done.iter().filter(changes).cloned().collect();
         let want: Vec<String> = done.iter().map(|what| what.to_string()).collect();
-        equal(&format!("{input}: what was done to the cache"), Ok(changes), &want).likely(
+        equal(&format!("{input}: the calls to the cache"), Ok(changes), &want).likely(
             "trim the columns that are padding in every remaining row; if no row has finished, \
                 do nothing",
         )?;
         let left: Vec<usize> = got.iter().map(|text| text.padding).collect();
-        equal(&format!("{input}: the padding of the rows that are left"), Ok(left), &padding)
-            .likely("a row's padding falls by what was trimmed")?;
+        equal(&format!("{input}: the padding of the remaining rows"), Ok(left), &padding)
+            .likely("a row's padding shrinks by the number of trimmed columns")?;
     }
     let mut cache = held(&model, 3)?;
     let ended = Text { finish: EOS, ..given[0].clone() };
     let got = (day.retire)(&tokenizer, std::slice::from_ref(&ended), &mut cache)?;
-    equal("the only row ends: the rows that are left", Ok(got), &vec![])?;
+    equal("the only row ends: the remaining rows", Ok(got), &vec![])?;
     let mut given = given;
     given[0] = ended;
     let got = (day.retire)(&tokenizer, &given, &mut NoCache)?;
     let got: Vec<Vec<u32>> = got.into_iter().map(|text| text.tokens).collect();
     equal(
-        "without a cache, the first of four ends: the rows that are left",
+        "without a cache, the first of four ends: the remaining rows",
         Ok(got),
         &vec![vec![5, 6], vec![7], vec![8, 9]],
     )
@@ -443,14 +449,14 @@ pub fn two_steps_by_hand(day: &Day) -> Outcome {
     let mut cache = Keep::default();
     let given = [text(&[1, 2, 3], 0), text(&[4], 0), text(&[7, 6], 0)];
     let (tokens, after) = (day.turn)(&model, &tokenizer, &given, 4, &[5], &mut cache)?;
-    let input = "rows 1 2 3, 4 and 7 6, a model that wants the last plus one, EOS is 5";
+    let input = "rows 1 2 3, 4 and 7 6, a model that predicts the last plus one, EOS is 5";
     let got: Vec<(usize, u32, bool)> =
         tokens.iter().map(|token| (token.row, token.id, token.finish.is_some())).collect();
     let want = vec![(0, 4, false), (1, 5, true), (2, 7, false)];
     equal(&format!("{input}: (row, token, ended) of the first step"), Ok(got), &want)?;
     let got: Vec<Vec<u32>> = after.iter().map(|text| text.tokens.clone()).collect();
-    equal(&format!("{input}: the rows after it"), Ok(got), &vec![vec![1, 2, 3, 4], vec![7, 6, 7]])
-        .likely("a finished row leaves, and the others go on")?;
+    equal(&format!("{input}: the rows afterwards"), Ok(got), &vec![vec![1, 2, 3, 4], vec![7, 6, 7]])
+        .likely("a finished row leaves, and the others continue")?;
     let (tokens, after) = (day.turn)(&model, &tokenizer, &after, 4, &[5], &mut cache)?;
     let got: Vec<u32> = tokens.iter().map(|token| token.id).collect();
     equal(&format!("{input}: tokens of the second step"), Ok(got), &vec![5, 8])?;
@@ -460,8 +466,12 @@ pub fn two_steps_by_hand(day: &Day) -> Outcome {
     let got: Vec<(Vec<u32>, usize)> =
         after.into_iter().map(|text| (text.tokens, text.padding)).collect();
     let want = vec![(vec![7, 6, 7, 8], 0)];
-    equal(&format!("{input}: tokens and padding of the rows after the second"), Ok(got), &want)?;
-    equal(&format!("{input}: positions of the cache after the second"), Ok(cache.len()), &3)
+    equal(
+        &format!("{input}: tokens and padding of the rows after the second step"),
+        Ok(got),
+        &want,
+    )?;
+    equal(&format!("{input}: positions in the cache after the second step"), Ok(cache.len()), &3)
 }
 
 /// Groups tokens by row.
@@ -560,8 +570,8 @@ fn mixes(day: &Day, seed: u64, slack: usize, cached: bool) -> Outcome {
         let fresh = Witness::mixing(vocab, context, usize::MAX);
         let want = all_decoded(&fresh, &requests(&prompts, most, &[0]), &mut greedy, 0.0)?;
         let input = format!(
-            "a model whose token depends on all it sees, prompts {prompts:?}, \
-            {most} new at most, EOS 0, context {context}, with{} a cache",
+            "a model whose token depends on everything it sees, prompts {prompts:?}, \
+            at most {most} new, EOS 0, context {context}, with{} a cache",
             if cached { "" } else { "out" }
         );
         rows_equal(&input, &by_row(got, b)?, &want)?;
@@ -594,14 +604,14 @@ pub fn the_cache_does_not_grow_for_the_gone(day: &Day) -> Outcome {
     (day.generate)(&model, &tokenizer, requests, Box::new(Keep::default()))?;
     let masks: Vec<bool> = model.passes.borrow().iter().map(|pass| pass.masked).collect();
     ensure(
-        "prompts of 19, 1 and 2 tokens, the first ends with its second",
+        "prompts of 19, 1 and 2 tokens, the first ends with its second token",
         masks[0],
         "the first pass had no mask: rows of 19, 1 and 2 tokens need one",
     )?;
     let rows: Vec<usize> = model.passes.borrow().iter().map(|pass| pass.ids.len()).collect();
     let want: Vec<usize> = [vec![3; 2], vec![2; 10]].concat();
     equal(
-        "prompts of 19, 1 and 2 tokens, the first ends with its second, the others after 12: \
+        "prompts of 19, 1 and 2 tokens, the first ends with its second token, the others after 12: \
         rows of each pass",
         Ok(rows),
         &want,
@@ -621,7 +631,7 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     equal("two prompts, 3 new: tokens of each row", run(3, &two, keep()), &vec![3, 3])?;
     equal("two prompts, 1 new: tokens of each row", run(1, &two, keep()), &vec![1, 1])?;
     equal("two prompts, 0 new: tokens of each row", run(0, &two, keep()), &vec![0, 0])?;
-    refused("no prompt", run(3, &[], keep()), &["at least one prompt"])?;
+    refused("no prompts", run(3, &[], keep()), &["at least one prompt"])?;
     refused("an empty prompt", run(3, &[vec![1], vec![]], keep()), &["empty"])?;
     refused("a prompt of 7, a context of 6", run(3, &[vec![1; 7], vec![1]], keep()), &["context"])
 }
@@ -674,7 +684,7 @@ pub fn gpt2_to_the_end_of_its_context(day: &Day) -> Outcome {
     let got = by_row(Ok(tokens), 3)?;
     let lengths: Vec<usize> = got.iter().map(Vec::len).collect();
     equal(&format!("{input}: new tokens of each row"), Ok(lengths), &vec![4, 10, 7])?;
-    equal(&format!("{input}: why they end"), Ok(ends), &vec![FinishReason::Length; 3])?;
+    equal(&format!("{input}: finish reasons"), Ok(ends), &vec![FinishReason::Length; 3])?;
     rows_equal(&input, &got, &want)
 }
 
@@ -807,7 +817,7 @@ pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
         };
         let with = if cached { "" } else { ", without a cache" };
         let input = format!(
-            "three rows, 4 new tokens each{with}; the sampler of row 1 fails when it's asked for \
+            "three rows, 4 new tokens each{with}; the sampler of row 1 fails at \
                 token {when}"
         );
         let healthy = run(false)?;
@@ -816,7 +826,7 @@ pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
             Err(error) => {
                 return equal(&format!("{input}: the batch"), Err(error), &())
                     .likely_even_of_an_error(
-                        "the error belongs to that row, whose token carries it: the batch goes on",
+                        "the row's last token carries its error, and the other rows continue",
                     );
             }
         };
@@ -846,11 +856,11 @@ pub fn a_line_by_hand(day: &Day) -> Outcome {
     let input = "packed_step of 7 8 9, of 5, and of 6 4";
     let want = vec![vec![7, 8, 9, 5, 6, 4]];
     equal(&format!("{input}: ids"), step.ids.to_vec2::<u32>(), &want)
-        .likely("one row of the batch, and no padding in it")?;
+        .likely("the batch has a single row, without padding")?;
     let want = vec![vec![0, 1, 2, 0, 0, 1]];
     equal(&format!("{input}: positions"), step.positions.to_vec2::<u32>(), &want)
-        .likely("a token has the position that it would have if its row were alone")?;
-    equal(&format!("{input}: logits asked for"), Ok(step.logits), &Logits::Columns(vec![2, 3, 5]))
+        .likely("a token has the position it would have if its row were alone")?;
+    equal(&format!("{input}: requested logits"), Ok(step.logits), &Logits::Columns(vec![2, 3, 5]))
         .likely("the last token of every row")?;
     let want = [
         [1u8, 0, 0, 0, 0, 0],

@@ -1,4 +1,4 @@
-//! Day 12's checks of its cache, as rows come and go.
+//! Day 12's checks of the cache: rows are selected, joined and trimmed.
 
 use super::checks::{bits_equal, equal, feed, refused, rows, Likely, Outcome, Random, Rows};
 use super::checks::{Witness, LAYERS};
@@ -136,7 +136,7 @@ pub fn joining_by_hand(day: &Day) -> Outcome {
         let mut cache = filled(day, mine, &long)?;
         cache.join(&*filled(day, theirs, &short)?)?;
         let input =
-            format!("{}, of 1 2 3, joined by rows 7 and 8 of {}", named(mine), named(theirs));
+            format!("{}, holding 1 2 3, joined by rows 7 and 8 of {}", named(mine), named(theirs));
         let want = vec![long[0].clone(), vec![None, None, Some(7)], vec![None, None, Some(8)]];
         holds(&input, &*cache, &want)?;
         feed(&mut *cache, &rows(&[&[4], &[5], &[6]]))?;
@@ -147,7 +147,7 @@ pub fn joining_by_hand(day: &Day) -> Outcome {
         let mut cache = filled(day, mine, &short)?;
         cache.join(&*filled(day, theirs, &long)?)?;
         let input =
-            format!("{}, of rows 7 and 8, joined by 1 2 3 of {}", named(mine), named(theirs));
+            format!("{}, holding rows 7 and 8, joined by 1 2 3 of {}", named(mine), named(theirs));
         let want = vec![vec![None, None, Some(7)], vec![None, None, Some(8)], long[0].clone()];
         holds(&input, &*cache, &want)?;
     }
@@ -185,7 +185,7 @@ pub fn joined_caches_share_no_memory(day: &Day) -> Outcome {
             guest.truncate(1)?;
             feed(&mut *guest, &rows(&[&[50, 60]]))?;
             let input = format!(
-                "{}, of {mine:?}, joined by 1 2 3 of a cache of 3 positions, which \
+                "{}, holding {mine:?}, joined by 1 2 3 of a cache of 3 positions, which \
                 is then truncated and refilled",
                 named(capacity)
             );
@@ -201,7 +201,7 @@ pub fn trimming_by_hand(day: &Day) -> Outcome {
         cache.trim(2)?;
         let input = format!("{}: rows 1 to 4 and 11 to 14, 2 positions trimmed", named(capacity));
         holds(&input, &*cache, &rows(&[&[3, 4], &[13, 14]]))
-            .likely("the front goes, and every other position moves up")?;
+            .likely("the first positions are dropped, and all others move up")?;
         cache.trim(0)?;
         feed(&mut *cache, &rows(&[&[5], &[15]]))?;
         let want = rows(&[&[3, 4, 5], &[13, 14, 15]]);
@@ -221,7 +221,7 @@ pub fn a_trimmed_cache_keeps_its_capacity(day: &Day) -> Outcome {
     feed(&mut *cache, &rows(&[&[5, 6]]))?;
     let input = "a cache of 4 positions, full, 2 trimmed, 2 appended";
     holds(input, &*cache, &rows(&[&[3, 4, 5, 6]]))
-        .likely("the buffer must be as long as before, with the room after what is left")
+        .likely("the buffer must keep its length, with the free room at the end")
 }
 
 pub fn a_joined_cache_keeps_its_capacity(day: &Day) -> Outcome {
@@ -230,7 +230,7 @@ pub fn a_joined_cache_keeps_its_capacity(day: &Day) -> Outcome {
     feed(&mut *cache, &rows(&[&[4, 5], &[6, 7]]))?;
     let want = vec![rows(&[&[1, 2, 4, 5]])[0].clone(), vec![None, Some(3), Some(6), Some(7)]];
     holds(
-        "a cache of 4 positions, of 1 2, joined by 3, then 2 positions appended",
+        "a cache of 4 positions, holding 1 2, joined by 3, then 2 positions appended",
         &*cache,
         &want,
     )?;

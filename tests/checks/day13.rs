@@ -120,7 +120,7 @@ fn speculate<'a>(decoder: &mut (dyn Decoder<'a> + 'a)) -> Result<Vec<Token>> {
     while tokens.last().is_none_or(|token| token.finish.is_none()) {
         let new = decoder.block()?;
         if new.is_empty() || tokens.len() > 2000 {
-            bail!("{} tokens, and a block of {} more: no end", tokens.len(), new.len())
+            bail!("{} tokens, and {} more in a block: no end in sight", tokens.len(), new.len())
         }
         tokens.extend(new);
     }
@@ -173,9 +173,9 @@ pub fn the_same_numbers_draw_the_same_text(day: &Day) -> Outcome {
     let target = [P.to_vec(), Q.to_vec(), P.to_vec()];
     // .6 draws token 1 from P, .1 draws token 0 from Q, and .9 draws token 2 from P.
     for (draft, numbers, want, why) in [
-        (&[1, 0][..], [0.6, 0.1, 0.9], (2, 2), "both are what the numbers draw"),
-        (&[1, 1], [0.6, 0.1, 0.9], (1, 0), "the second is not: .1 draws token 0 from q"),
-        (&[0, 0], [0.6, 0.1, 0.9], (0, 1), "the first is not: .6 draws token 1 from p"),
+        (&[1, 0][..], [0.6, 0.1, 0.9], (2, 2), "the numbers draw the same two tokens"),
+        (&[1, 1], [0.6, 0.1, 0.9], (1, 0), "the second differs: .1 draws token 0 from q"),
+        (&[0, 0], [0.6, 0.1, 0.9], (0, 1), "the first differs: .6 draws token 1 from p"),
     ] {
         let what = format!("rows p, q, p; numbers {numbers:?}; drafted {draft:?}");
         verdict(&what, (day.same_seed)(draft, &target, &numbers), &want).likely(why)?;
@@ -225,7 +225,7 @@ pub fn classical_rejection_by_hand(day: &Day) -> Outcome {
     let mut uniform = || left.next().copied().unwrap_or(0.0);
     let got = (day.rejection)(&[0.5, 0.5, 0.0], &[0.25, 0.25, 0.5], 2.0, &mut uniform);
     equal("p = (.5, .5, 0), q = (.25, .25, .5), M = 2, numbers .9, 0, .1, 0", got, &(0, 2))
-        .likely("a token of p = 0 is never accepted, not even with the number 0")
+        .likely("a token with p = 0 is never accepted, not even with the number 0")
 }
 
 pub fn a_bound_that_bounds_nothing_is_refused(day: &Day) -> Outcome {
@@ -254,12 +254,12 @@ pub fn classical_rejection_draws_from_p(day: &Day) -> Outcome {
         let what = format!("60,000 draws with p = {p:?}, q = {q:?}, M = {m}: {seen:?}");
         // A false alarm has a chance of one in a million, as in `the_distribution_is_the_targets`,
         // and the draws are seeded.
-        ensure(&what, x < 30.7, &format!("chi-square is {x:.1}: these are not drawn from p"))?;
+        ensure(&what, x < 30.7, &format!("chi-square is {x:.1}: the draws don't follow p"))?;
         // The number of proposals per draw is geometric, with mean M and variance M (M - 1). A
         // correct average misses five standard deviations twice in three million runs.
         let (mean, want) = (all as f64 / f64::from(draws), f64::from(m));
         let five = 5.0 * (want * (want - 1.0) / f64::from(draws)).sqrt();
-        let what = format!("{what}; {mean:.3} proposals a draw");
+        let what = format!("{what}; {mean:.3} proposals per draw");
         ensure(&what, (mean - want).abs() <= five, "it must be M on average")?;
     }
     Ok(())
@@ -283,9 +283,9 @@ pub fn a_draft_is_accepted_with_p_over_q(day: &Day) -> Outcome {
     let never = [vec![0.5, 0.5, 0.0], vec![0.0, 0.0, 1.0]];
     let two = draft(&[2], &[[0.5, 0.25, 0.25]]);
     let got = (day.verify)(&two, &never, &[0.5, 0.0]);
-    verdict("token 2, of p = 0, drafted, u = .5", got, &(0, 1))?;
+    verdict("token 2, with p = 0, drafted, u = .5", got, &(0, 1))?;
     let got = (day.verify)(&two, &never, &[0.0, 0.0]);
-    verdict("token 2, of p = 0, drafted, u = 0", got, &(0, 1))?;
+    verdict("token 2, with p = 0, drafted, u = 0", got, &(0, 1))?;
     // Token 1 is accepted with probability .3 / .6: at u = .49 it is, at .51 it isn't.
     let one = draft(&[1], &[Q]);
     verdict("token 1 drafted, u = .49", (day.verify)(&one, &target, &[0.49, 0.0]), &(1, 2))?;
@@ -353,7 +353,7 @@ pub fn the_distribution_is_the_targets(day: &Day) -> Outcome {
         // With three degrees of freedom, a correct distribution exceeds 30.7 once in a million
         // runs. The numbers are seeded, so a correct answer that passes once always passes.
         let what = format!("60,000 draws with p = {p:?}, q = {q:?}: {seen:?}");
-        ensure(&what, x < 30.7, &format!("chi-square is {x:.1}: these are not drawn from p"))
+        ensure(&what, x < 30.7, &format!("chi-square is {x:.1}: the draws don't follow p"))
             .likely(
             "accept with min(1, p / q); a rejected token is replaced from the residual, not from p",
         )?;
@@ -373,7 +373,7 @@ pub fn drafts_are_accepted_as_often_as_p_and_q_overlap(day: &Day) -> Outcome {
         let what = format!(
             "p = {p:?}, q = {q:?}: {rate:.4} of the drafts were accepted, Σ min(p, q) is {want:.4}"
         );
-        ensure(&what, (rate - want).abs() <= five, "it must be the overlap")?;
+        ensure(&what, (rate - want).abs() <= five, "the rate must equal the overlap")?;
     }
     Ok(())
 }
@@ -393,7 +393,7 @@ pub fn the_latest_earlier_match_is_proposed(day: &Day) -> Outcome {
     equal("the same, K = 9", got, &vec![2, 3, 7, 8])?;
     equal("4 5 6 never occurred", look(&[4, 5, 6], 4).map(|draft| draft.tokens), &vec![])?;
     equal("one token", look(&[4], 4).map(|draft| draft.tokens), &vec![])?;
-    equal("5 5 5: a place may overlap", look(&[5, 5, 5], 1).map(|draft| draft.tokens), &vec![5])?;
+    equal("5 5 5: matches may overlap", look(&[5, 5, 5], 1).map(|draft| draft.tokens), &vec![5])?;
     equal("no tokens", look(&[], 4).map(|draft| draft.tokens), &vec![])?;
     equal("K = 0", look(&tokens, 0).map(|draft| draft.tokens), &vec![])?;
     let probs = look(&tokens, 1).map(|draft| draft.probs);
@@ -469,7 +469,7 @@ pub fn a_drafted_eos_ends_the_draft(day: &Day) -> Outcome {
     let got = drafter.draft(&cx, 3, &[0.5, 0.95, 0.3])?;
     equal("tokens 2, 3, 1 would be drafted, 3 is EOS", Ok(got.tokens), &vec![2, 3])
         .likely("EOS is drafted, and nothing after it")?;
-    equal("the same: how many q", Ok(got.probs.len()), &2)
+    equal("the same: number of q", Ok(got.probs.len()), &2)
 }
 
 /// Calls to a processor: the text, and the number of tokens remaining.
@@ -506,10 +506,11 @@ pub fn the_drafters_processors_see_the_draft(day: &Day) -> Outcome {
     close("the same: q", rows(&got.probs), &rows(&squared(&[1, 2, 3]))?, TOLERANCE)
         .likely("q is the distribution after the processors, from which the token was drawn")?;
     let want = vec![(vec![0, 1], 9), (vec![0, 1, 2], 8), (vec![0, 1, 2, 3], 7)];
-    equal("what the processors saw: text, and tokens that remain", Ok(seen.take()), &want)
+    equal("input of the processors: text and remaining tokens", Ok(seen.take()), &want)
 }
 
-/// Like [`Witness::mixing`], depends on every token seen, on their positions and on their order.
+/// Returns logits that depend on every token seen, its position and the order, as in
+/// [`Witness::mixing`].
 fn mix(seen: &[(u32, u32)]) -> Vec<f32> {
     let step = |hash: u32, (id, at): &(u32, u32)| (hash * 31 + id + 53 * at + 1) % 65_521;
     let hash = seen.iter().fold(7, step);
@@ -585,8 +586,8 @@ pub fn after_an_unreadable_token_nothing_is_drafted(day: &Day) -> Outcome {
         let got = drafter.draft(&input, 2, &[0.0; 2]).map(|draft| draft.tokens.len());
         let what = format!("a draft model of 3 tokens, a target of 5, the text {text:?}: drafted");
         equal(&what, got, &want).likely(
-            "the small model can't read a token beyond its own vocabulary: that's an empty draft, \
-             and no error",
+            "the small model can't read a token beyond its own vocabulary: return an empty draft, \
+             not an error",
         )?;
     }
     Ok(())
@@ -623,12 +624,12 @@ fn mute<'a>(
 pub fn the_draft_leaves_room_for_the_pass_itself(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     for (k, len, max, want, why) in [
-        (4, 5, 100, 4, "a draft has K tokens at most"),
+        (4, 5, 100, 4, "a draft has at most K tokens"),
         (4, 5, 4, 3, "the text may have 4 more, and the pass itself adds one"),
         (4, 5, 1, 0, "the text may have 1 more, and the pass itself adds it"),
         (4, 13, 100, 3, "the context of 16 leaves room for 4 more, and the pass itself adds one"),
         (4, 16, 100, 0, "the context is full, and the pass adds the last token"),
-        (0, 10, 100, 0, "a draft has K tokens at most"),
+        (0, 10, 100, 0, "a draft has at most K tokens"),
     ] {
         let fake = Fake::wants(2048, 16, 1, |_| 7);
         let (asked, prompt) = (RefCell::new(vec![]), vec![5; len]);
@@ -642,15 +643,15 @@ pub fn the_draft_leaves_room_for_the_pass_itself(day: &Day) -> Outcome {
         let mut decoder = (day.decoder)(setup)?;
         decoder.block()?;
         let what = format!(
-            "context 16, K = {k}, {len} tokens of prompt, {max} new at most: tokens the drafter is \
-             asked for"
+            "context 16, K = {k}, {len} tokens of prompt, at most {max} new: tokens requested \
+             from the drafter"
         );
         equal(&what, Ok(asked.take()), &vec![want]).likely(why)?;
     }
     Ok(())
 }
 
-/// A drafter that drafts nothing, and records the numbers of tokens it was asked for.
+/// A drafter that drafts nothing, and records how many tokens were requested each time.
 struct Asked<'a>(&'a RefCell<Vec<usize>>);
 
 impl Drafter for Asked<'_> {
@@ -707,7 +708,7 @@ pub fn one_pass_returns_every_row(day: &Day) -> Outcome {
         close(&what, rows(&got), &rows(&want)?, 0.0)?; // a fake model, so the numbers are copies
         let passes = model.passes.take();
         equal(
-            &format!("{what}: passes, by the tokens fed"),
+            &format!("{what}: tokens fed in each pass"),
             Ok(passes.iter().map(|p| p.ids.concat()).collect()),
             &vec![fed],
         )
@@ -752,7 +753,7 @@ pub fn each_row_is_processed_in_its_own_context(day: &Day) -> Outcome {
     let what = "a processor that doubles the logits, tokens 3, 1 drafted after 0, 1";
     equal(what, Ok(got.iter().map(|token| token.id).collect()), &vec![3, 1, 3])?;
     let want = vec![(vec![0, 1], 5), (vec![0, 1, 3], 4), (vec![0, 1, 3, 1], 3)];
-    equal("what the processors saw: text, and tokens that remain", Ok(seen.take()), &want)?;
+    equal("input of the processors: text and remaining tokens", Ok(seen.take()), &want)?;
     // The logarithms of .4, .6 and .4: a doubled logit would show here.
     let want: Vec<f32> = [0.4f32, 0.6, 0.4].map(f32::ln).to_vec();
     let got: Vec<f32> = got.iter().map(|token| token.logprob).collect();
@@ -801,7 +802,7 @@ fn certain_end(day: &Day, sampled: bool) -> Outcome {
             "a rail that forbids everything after token {id}, {name}; [{id}, 1] is drafted"
         );
         equal(&format!("{what}: tokens"), decoder.block().map(|new| new.len()), &want)?;
-        equal(&format!("{what}: rows that were processed"), Ok(calls.take()), &1)?;
+        equal(&format!("{what}: rows processed"), Ok(calls.take()), &1)?;
     }
     Ok(())
 }
@@ -837,7 +838,7 @@ fn same_text(what: &str, got: &[Token], want: &[Token]) -> Outcome {
     equal_tokens(what, Ok(ids(got)), &ids(want), &[])?;
     equal(&format!("{what}: the text"), Ok(text(got)), &text(want))?;
     let finish = |tokens: &[Token]| tokens.last().and_then(|token| token.finish);
-    equal(&format!("{what}: why it ended"), Ok(finish(got)), &finish(want))?;
+    equal(&format!("{what}: the finish reason"), Ok(finish(got)), &finish(want))?;
     let logprobs = |tokens: &[Token]| row(&tokens.iter().map(|t| t.logprob).collect::<Vec<_>>());
     close(&format!("{what}: log-probabilities"), logprobs(got), &logprobs(want)?, 1e-3)
 }
@@ -906,11 +907,11 @@ pub fn the_context_ends_the_text_as_without_drafts(day: &Day) -> Outcome {
     let setup = Setup { target, tokenizer: &tokenizer, request, drafter, k: 4 };
     let got = speculate(&mut *(day.decoder)(setup)?)?;
     same_text(
-        "GPT-2, 240 tokens of prompt and 24 new ones asked for in a context of 256",
+        "GPT-2, a prompt of 240 tokens, 24 new ones requested, a context of 256",
         &got,
         &want,
     )
-    .likely("drafts must not reach past the context, which has room for 17 more tokens")
+    .likely("drafts must not go past the context, which has room for 17 more tokens")
 }
 
 pub fn the_text_ends_inside_a_block(day: &Day) -> Outcome {
@@ -931,7 +932,7 @@ pub fn the_text_ends_inside_a_block(day: &Day) -> Outcome {
     let got = run(50, vec![305], vec![]).map(ids);
     equal_tokens("EOS is the third of a block of 7", got, &[303, 304, 305], &[])
         .likely("an accepted EOS ends the text, and the accepted tokens after it are dropped")?;
-    equal_tokens("3 new tokens at most", run(3, vec![0], vec![]).map(ids), &[303, 304, 305], &[])?;
+    equal_tokens("at most 3 new tokens", run(3, vec![0], vec![]).map(ids), &[303, 304, 305], &[])?;
     let stop = tokenizer.decode(&[304])?;
     let got = run(50, vec![0], vec![stop.clone()])?;
     let finish = got.last().and_then(|token| token.finish);
@@ -942,14 +943,14 @@ pub fn a_full_sequence_gets_an_empty_block(day: &Day) -> Outcome {
     let (fake, tokenizer) = (Fake::wants(2048, 16, 20, |_| 7), tokenizer()?);
     let mut decoder = mute(day, uncached(&fake), &tokenizer, &[5], 0)?;
     let got = decoder.block().map(|tokens| tokens.len());
-    equal("0 new tokens at most: tokens of a block", got, &0)?;
+    equal("at most 0 new tokens: tokens in a block", got, &0)?;
     let mut decoder = mute(day, uncached(&fake), &tokenizer, &[5], 1)?;
     let got = [decoder.block()?.len(), decoder.block()?.len()];
-    equal("1 new token at most: tokens of two blocks", Ok(got), &[1, 0])?;
+    equal("at most 1 new token: tokens in two blocks", Ok(got), &[1, 0])?;
     let mut decoder = mute(day, uncached(&fake), &tokenizer, &[5], usize::MAX)?;
     decoder.set_k(usize::MAX);
     let got = decoder.block().map(|tokens| tokens.len());
-    equal("K and bound beyond all numbers, nothing drafted: tokens of a block", got, &1)
+    equal("K and the limit as large as possible, nothing drafted: tokens in a block", got, &1)
 }
 
 /// A drafter that always returns this draft.
@@ -1013,7 +1014,7 @@ pub fn any_drafter_gives_the_same_text(day: &Day) -> Outcome {
             "the cache must hold the text, each token at its own position, and nothing else",
         )?;
         let most = passes.iter().skip(1).map(|pass| pass.ids[0].len()).max().unwrap_or(0);
-        let otherwise = format!("a later pass went over {most} tokens, K + 1 are enough");
+        let otherwise = format!("a later pass was fed {most} tokens, but K + 1 are enough");
         ensure(&what, most <= k + 1, &otherwise)
             .likely("only the newest token and the draft are fed; the rest is in the cache")?;
     }
@@ -1073,14 +1074,14 @@ pub fn blocks_are_counted(day: &Day) -> Outcome {
     let ids = tokenizer.encode("Lily and her dog")?;
     let (tokens, counts) = counted(day, &*target, &tokenizer, &ids, Box::new(Sabotage), 4)?;
     let n = tokens.len();
-    let what = "a drafter that is always wrong: one token for each pass, none accepted";
+    let what = "a drafter that is always wrong: one token per pass, none accepted";
     equal(what, Ok([counts.passes, counts.accepted, counts.written]), &[n, 0, n]).likely(
         "decoder.counts.add counts each block once, with the number of tokens that joined the text",
     )?;
     // The drafter knows the text, so everything is accepted: K + 1 tokens per pass.
     let known = [&ids[..], &tokens.iter().map(|token| token.id).collect::<Vec<_>>()].concat();
     let (tokens, counts) = counted(day, &*target, &tokenizer, &ids, Box::new(Known(known)), 3)?;
-    let what = "a drafter that knows the text, K = 3: four tokens for each pass";
+    let what = "a drafter that knows the text, K = 3: four tokens per pass";
     let want = (counts.accepted, tokens.len().div_ceil(4));
     equal(what, Ok((counts.drafted, counts.passes)), &want)
         .likely("if all K are accepted, the bonus token is written, too")
@@ -1094,11 +1095,11 @@ pub fn a_small_model_drafts(day: &Day) -> Outcome {
     let (tokens, counts) = counted(day, &*target, &tokenizer, &ids, drafter, 4)?;
     same_text("\"Lily and her dog\", drafts by story-230k, K = 4", &tokens, &want)?;
     let rate = tokens.len() as f64 / counts.passes as f64;
-    let what = format!("story-230k drafts for story-3m, K = 4: {rate:.2} tokens for each pass");
+    let what = format!("story-230k drafts for story-3m, K = 4: {rate:.2} tokens per pass");
     ensure(&what, rate >= 1.5, "that is too few; does the drafter see the whole text?")?;
     let itself = (day.small)(cached(&*target), vec![], true, 2048);
     let (tokens, counts) = counted(day, &*target, &tokenizer, &ids, itself, 3)?;
-    let what = "the target drafts for itself, K = 3: four tokens for each pass";
+    let what = "the target drafts for itself, K = 3: four tokens per pass";
     let want = (counts.accepted, tokens.len().div_ceil(4));
     equal(what, Ok((counts.drafted, counts.passes)), &want).likely(
         "a model agrees with its own drafts, so the drafter hasn't read the text it should have",
@@ -1161,7 +1162,7 @@ fn sampled(day: &Day, name: &str) -> Outcome {
         let ids: Vec<usize> = tokens.iter().map(|token| token.id as usize).collect();
         let [a, b, c] = ids[..] else {
             return equal(
-                "at most 3 new tokens, and nothing ends the text before: how many it has",
+                "at most 3 new tokens, and nothing ends the text earlier: its length",
                 Ok(ids.len()),
                 &3,
             );

@@ -261,7 +261,7 @@ fn may_choose(day: &Day, choices: &[&str], cases: &[(&str, &[&str], &[&str])]) -
 pub fn a_token_leaves_a_choice(day: &Day) -> Outcome {
     let pieces = &["y", "ye", "yes", "yesterday", "n", "e", "not", "s", " yes"];
     may_choose(day, &["yes", "no"], &[("", pieces, &["y", "ye", "yes", "n"])]).likely(
-        "the text and the token together must be the beginning of a choice, or all of one",
+        "the text plus the token must be the beginning of a choice, or a whole choice",
     )?;
     let pieces = &["es", "e", "est", "s", "y", "yes"];
     may_choose(day, &["yes", "no"], &[("y", pieces, &["es", "e"])])?;
@@ -290,7 +290,7 @@ pub fn a_token_without_bytes_is_no_choice(day: &Day) -> Outcome {
         ["", "ye", "yes"].iter().map(|text| (day.choose)(&choices, text.as_bytes(), b"")).collect();
     let what = "yes or no: may a token without bytes follow \"\", \"ye\" and \"yes\"";
     equal(what, Ok(got), &vec![false; 3])
-        .likely("a token without bytes isn't text, and whether EOS may come is another question")
+        .likely("a token without bytes isn't text; whether EOS is legal is decided separately")
 }
 
 // 14.2
@@ -304,7 +304,7 @@ pub fn states_that_lead_to_a_match(day: &Day) -> Outcome {
     let cases = [("", true), ("12", true), ("12345", true), ("123456", false)];
     says("[0-9]{5}; is the state live", live("[0-9]{5}"), &cases)
         .likely("go back from each live state to all states before it, not just one step")?;
-    says("[a&&b], which nothing matches", live("[a&&b]"), &[("", false), ("a", false)])?;
+    says("[a&&b], which matches nothing", live("[a&&b]"), &[("", false), ("a", false)])?;
     let bytes = "日日".as_bytes();
     let texts: Vec<&[u8]> = (0..=6).map(|n| &bytes[..n]).chain([&b"\xe6x"[..]]).collect();
     let want = [vec![true; 7], vec![false]].concat();
@@ -378,7 +378,7 @@ pub fn a_format_ends_where_it_matches(day: &Day) -> Outcome {
 pub fn a_pattern_without_matches_is_refused(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let got = (day.allow)("[a&&b]", &tokenizer).map(|rails| rails.len());
-    refused("[a&&b], which nothing matches", got, &["matches", "[a&&b]"])?;
+    refused("[a&&b], which matches nothing", got, &["matches", "[a&&b]"])?;
     let got = (day.allow)("(a", &tokenizer).map(|rails| rails.len());
     refused("(a, which isn't a regular expression", got, &["(a"])?;
     let got = (day.allow)("a|b", &tokenizer).map(|rails| rails.len());
@@ -430,7 +430,7 @@ pub fn every_token_is_read(day: &Day) -> Outcome {
         state("dog|ogre", &dog, &[EOS]),
         &want,
     )
-    .likely("after a blocked word, go on reading: another one may begin inside it")?;
+    .likely("keep reading after a blocked word: another one may start inside it")?;
     let g = id(&tokenizer, "g")?;
     let what = "the same where \"g\" is one of the EOS ids";
     equal(what, state("dog|ogre", &dog, &[EOS, g]), &want)
@@ -470,8 +470,8 @@ fn same_tokens(what: &str, tokenizer: &Tokenizer, got: &[bool], want: &[bool]) -
     };
     let let_in = names(&mut (0..VOCAB).filter(|id| got[*id] && !want[*id]));
     let kept_out = names(&mut (0..VOCAB).filter(|id| !got[*id] && want[*id]));
-    equal(&format!("{what}: let in though illegal"), Ok(let_in), &String::new())?;
-    equal(&format!("{what}: kept out though legal"), Ok(kept_out), &String::new())
+    equal(&format!("{what}: illegal tokens allowed"), Ok(let_in), &String::new())?;
+    equal(&format!("{what}: legal tokens blocked"), Ok(kept_out), &String::new())
 }
 
 /// Checks the mask against the definition: a token is legal if the text with its bytes is the
@@ -501,7 +501,7 @@ pub fn special_tokens_are_no_text(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let any = (day.legal)("(?s:.*)", Rule::MustMatch, &tokenizer, &[(b"", false)])?;
     ensure("(?s:.*) must match: is <|endoftext|> legal", !any[0][0], "it is, but it has no bytes")
-        .likely("a token without bytes isn't text; whether EOS may come is another question")
+        .likely("a token without bytes isn't text; whether EOS is legal is decided separately")
 }
 
 pub fn an_answer_is_kept(day: &Day) -> Outcome {
@@ -541,7 +541,7 @@ fn logits_are_kept(name: &str, tokenizer: &Tokenizer, rails: &Rails, seed: u64) 
         .map(|(got, _)| format!("{got}"))
         .collect();
     let few: Vec<String> = other.into_iter().take(4).collect();
-    equal(&format!("{name}: logits that are neither what they were nor -inf"), Ok(few), &vec![])
+    equal(&format!("{name}: logits that are neither unchanged nor -inf"), Ok(few), &vec![])
         .likely("set illegal tokens to -inf, and leave the others alone")?;
     ensure(name, got.contains(&NEVER), "no token is -inf")
 }
@@ -573,7 +573,8 @@ pub fn the_bound_prefers_what_may_end(day: &Day) -> Outcome {
     let rails = (day.allow)("axyz", &tokenizer)?;
     let tokens = ids(&tokenizer, &["The", "a"])?;
     let got = legal(&rails, &tokens, 1, 1)?;
-    let what = "axyz, after \"a\", 1 token left: nothing can end well, so legal tokens stay legal";
+    let what =
+        "axyz, after \"a\", 1 token left: no token can end the text, so legal tokens stay legal";
     asks(what, &tokenizer, &got, &["", "x", "y"], &["x"])?;
     let rails = (day.allow)("a(?:b|bc)?(?:,a)?", &tokenizer)?;
     let asked = ["", "b", "c", ",", "a"];
@@ -594,12 +595,12 @@ pub fn the_bound_prefers_what_may_end(day: &Day) -> Outcome {
     let rails = (day.allow)("a(?:b|cd)", &tokenizer)?;
     let got = legal(&rails, &ids(&tokenizer, &["The", "a"])?, 1, 1)?;
     asks("a(?:b|cd), after \"a\", 1 token left", &tokenizer, &got, &["", "b", "c"], &["b"])
-        .likely("one token that ends well is enough to leave the others out")?;
+        .likely("if one token can end the text, the others are illegal")?;
     let rails = (day.allow)("a(?:xyz)?", &tokenizer)?;
     let tokens = ids(&tokenizer, &["The", "a"])?;
     let got = legal(&rails, &tokens, 1, 1)?;
     asks("a(?:xyz)?, after \"a\", 1 token left", &tokenizer, &got, &["", "x"], &[""])
-        .likely("EOS is one of the tokens with which the text may end")
+        .likely("EOS is one of the tokens that the text may end with")
 }
 
 pub fn random_models_match(day: &Day) -> Outcome {
@@ -682,7 +683,7 @@ pub fn ids_without_a_piece_are_not_legal(day: &Day) -> Outcome {
         let input = ProcessorInput { remaining, ..input_for(&before, 2, &[EOS]) };
         rails.iter().try_for_each(|rail| rail.process(&input, &mut logits))?;
         let what = format!(
-            "[^g](?s:.*) must match, {remaining} to come, 3 logits more than there are pieces: \
+            "[^g](?s:.*) must match, {remaining} tokens left, 3 more logits than pieces: \
                 \"g\" and the last 4"
         );
         let g = logits[id(&tokenizer, "g")? as usize];
@@ -701,7 +702,7 @@ pub fn violated_with_its_last_byte(day: &Day) -> Outcome {
     let violates = |text: &[u8]| (day.violates)("dog|dig|!", Rule::BlockSubstring, text);
     let cases = [("", false), ("do", false), ("dog", true), ("a dig", true), ("!", true)];
     says("dog|dig|! blocked; does the text break the rule", violates, &cases).likely(
-        "is_match_state reports a match one byte late: ask whether the text ends in one now",
+        "is_match_state reports a match one byte late: ask if the text ends in a match now",
     )?;
     // A violation in the prompt doesn't matter once the text continues.
     says(
@@ -904,7 +905,7 @@ pub fn every_state_has_its_own_answer(day: &Day) -> Outcome {
         first = first.and_then(|()| same_tokens(&what, &tokenizer, legal, &want));
     }
     first.map_err(|mut failure| {
-        failure.lines.push(format!("wrong are {}", wrong.join(", ")));
+        failure.lines.push(format!("wrong: {}", wrong.join(", ")));
         failure
     })
 }
@@ -929,7 +930,7 @@ pub fn the_first_token_after_the_prompt(day: &Day) -> Outcome {
         let text = show(text);
         let what = format!("dog|dogma blocked as a whole word, after {text}, `first` is {first}");
         asks(&what, &tokenizer, legal, &asked, want)
-            .likely("the word in the prompt is the user's: which byte would be blamed for it?")?;
+            .likely("the word in the prompt is the user's, so don't blame the first byte for it")?;
     }
     Ok(())
 }
@@ -948,7 +949,7 @@ pub fn the_first_token_has_words_of_its_own(day: &Day) -> Outcome {
         let legal = (day.legal)(pattern, rule, &tokenizer, &[(text.as_bytes(), first)])?.concat();
         let what = format!("{pattern} under {rule:?}, after {text:?}, `first` is {first}");
         asks(&what, &tokenizer, &legal, asked, want)
-            .likely("only the token's first byte can be about a word of the prompt")?;
+            .likely("only the token's first byte can complete a match that ends in the prompt")?;
     }
     Ok(())
 }
@@ -1104,13 +1105,13 @@ pub fn the_end_ends_a_word(day: &Day) -> Outcome {
         &["n", "ge"],
     )
     .likely(
-        "the length limit ends the text too, so the last token must lead to where it may end",
+        "the length limit also ends the text, so it must be able to end after the last token",
     )?;
     let after = ids(&tokenizer, &["The", " do", "g"])?;
     let asked = ["", "s", ".", " and", "!"];
     let got = legal(&rails, &after, 1, 9)?;
     asks("\"dog\" blocked as a whole word, after \"The dog\"", &tokenizer, &got, &asked, &["s"])
-        .likely("EOS ends the word too")?;
+        .likely("EOS also ends the word")?;
     let asked = ["", "s", "."];
     let got = legal(&rails, &ids(&tokenizer, &["The", " do", "g", "s"])?, 1, 9)?;
     asks("\"dog\" blocked as a whole word, after \"The dogs\"", &tokenizer, &got, &asked, &asked)
@@ -1130,7 +1131,7 @@ pub fn a_stop_string_ends_a_word(day: &Day) -> Outcome {
         &asked,
         &["ge", "ma"],
     )
-    .likely("the stop string is cut off, and the word stands alone")?;
+    .likely("cutting off the stop string leaves the word alone")?;
     let rails = (day.block)(&dog, true, &strings(&["\n"]), &tokenizer)?;
     let got = legal(&rails, &before, 1, 9)?;
     asks(
@@ -1140,7 +1141,7 @@ pub fn a_stop_string_ends_a_word(day: &Day) -> Outcome {
         &["s", "\n"],
         &["s"],
     )
-    .likely("a stop string is used as it is, white space included")
+    .likely("a stop string is used as it is, including whitespace")
 }
 
 pub fn the_prompt_ends_in_the_word(day: &Day) -> Outcome {
@@ -1157,7 +1158,7 @@ pub fn the_prompt_ends_in_the_word(day: &Day) -> Outcome {
         let got = legal(&rails, &prompt, 3, 9)?;
         let want: &[&str] = if whole { &asked } else { &asked[..4] };
         asks(&what, &tokenizer, &got, &asked, want)
-            .likely("the word is the user's: the text may go on after it, or end")?;
+            .likely("the word is the user's: the text may continue after it, or end")?;
         let got = legal(&rails, &prompt, 3, 1)?;
         let what = format!("{what}, 1 token left");
         asks(&what, &tokenizer, &got, &asked, &asked[..4])?;
@@ -1287,7 +1288,11 @@ pub fn every_loop(day: &Day) -> Outcome {
         let text: Vec<u8> = all.iter().flat_map(|id| pieces[*id as usize].clone()).collect();
         let what = format!("\"playground\" blocked, {name}: {}", show(&text));
         ensure(&what, !contains(&text, b"playground"), "the word is in the text")?;
-        ensure(&what, contains(&text, b"playg"), "not even its beginning is: too much is refused")?;
+        ensure(
+            &what,
+            contains(&text, b"playg"),
+            "not even its beginning is: the rail blocks too much",
+        )?;
     }
     equal("\"playground\" blocked: with drafts the text is the same", Ok(drafted), &plain)
 }
@@ -1328,7 +1333,7 @@ pub fn forced_up_to_a_choice(day: &Day) -> Outcome {
 
 pub fn one_state_may_be_many_bytes(day: &Day) -> Outcome {
     forces(day, "id=[0-9]{3};", &[("", "id="), ("id=1", ""), ("id=123", ";")])
-        .likely("all ten digits lead to the same state, and they are ten choices")
+        .likely("all ten digits lead to the same state, but they are ten choices")
 }
 
 pub fn a_possible_end_is_a_choice(day: &Day) -> Outcome {
@@ -1343,7 +1348,7 @@ pub fn nothing_is_forced_in_a_dead_state(day: &Day) -> Outcome {
     forces(day, "\u{65e5}\u{672c}", &[("", "\u{65e5}\u{672c}"), ("\u{65e5}", "\u{672c}")])
 }
 
-/// Checks by brute force: the forced bytes are the longest common beginning of all that can follow.
+/// Checks by brute force: the forced bytes are the longest common prefix of all continuations.
 pub fn forced_agrees_with_all_matches(day: &Day) -> Outcome {
     let languages: [&[&str]; 4] = [
         &["abab", "abba", "abb"],
@@ -1383,7 +1388,7 @@ pub fn sequences_of_ids(day: &Day) -> Outcome {
         let what =
             format!("[1, 2, 3], [2, 5] and [6] blocked, after {tokens:?}: the forbidden ids");
         equal(&what, forbidden(tokens, all), &want.to_vec()).likely(
-            "the last id of a sequence is forbidden only where the others stand before it",
+            "the last id of a sequence is forbidden only right after the others",
         )?;
     }
     equal("an empty sequence blocks nothing", forbidden(&[1], &[&[]]), &vec![])?;
@@ -1418,7 +1423,7 @@ pub fn sequences_as_transformers(day: &Day) -> Outcome {
         let want: Vec<usize> = ids(&case["forbidden"]).iter().map(|id| *id as usize).collect();
         let what = format!("{sequences:?} blocked, after {tokens:?}, EOS ids {eos:?}");
         equal(&what, forbidden_ids(day, &tokens, &sequences, &eos), &want)
-            .likely("a sequence that is one EOS id and nothing else is ignored")?;
+            .likely("a sequence that consists of a single EOS id is ignored")?;
     }
     Ok(())
 }

@@ -117,7 +117,7 @@ pub struct Day {
     pub backfill: fn(&[Text], &[Text], usize) -> Option<usize>,
 }
 
-/// A text for `backfill`: the length it may grow to, and its turns in the batch.
+/// A text for `backfill`: the length it may grow to, and the turns it stays in the batch.
 pub type Text = (usize, usize);
 
 /// Fills the bundle from a module: the reader's, a known mistake, or the stub.
@@ -205,7 +205,7 @@ impl Model for Watched {
         self.held.borrow_mut().push(rows * (cache.len() + width));
         self.passes.borrow_mut().push(pass);
         if self.passes.borrow().len() > 400 {
-            bail!("the model was asked for pass 401: does it end?")
+            bail!("the model was called 401 times: does the loop ever end?")
         }
         self.model.forward(step, cache)
     }
@@ -307,7 +307,7 @@ impl<'a> Case<'a> {
             let most = ids.len() * ids.iter().map(longest).max().unwrap_or(0);
             ensure(
                 &format!(
-                    "{input}: requests {ids:?} run together, and the cache may come to hold {most} \
+                    "{input}: requests {ids:?} run together, and the cache may grow to {most} \
                         positions"
                 ),
                 most <= self.bound,
@@ -315,7 +315,7 @@ impl<'a> Case<'a> {
             )?;
         }
         let want: Vec<usize> = arrivals.iter().map(|(_, ask)| ask.id).collect();
-        equal(&format!("{input}: who gets a first token, in order"), Ok(first), &want)
+        equal(&format!("{input}: who gets their first token, in order"), Ok(first), &want)
             .likely("first come, first served: if the first doesn't fit yet, all others wait")?;
         let Some(end) = seen.last() else { return Ok(all) };
         let idle = end.running.is_empty() && end.waiting.is_empty();
@@ -404,7 +404,7 @@ pub fn room_by_hand(day: &Day) -> Outcome {
             vec![4],
             vec![1],
             false,
-            "2 rows × 8 = 16: count what a sequence may become, not what it is now",
+            "2 rows × 8 = 16: count the length it may reach, not its current length",
         ),
         (30, 40, vec![3], vec![2], true, "no sequence outgrows the context: 2 rows × 20 = 40"),
         (30, 39, vec![3], vec![2], false, "each may grow to the context: 2 rows × 20 = 40"),
@@ -470,7 +470,7 @@ pub fn a_prompt_gets_its_own_cache(day: &Day) -> Outcome {
     let pass = |ids: &[u32]| (vec![ids.to_vec()], vec![(0..ids.len() as u32).collect::<Vec<_>>()]);
     let want = vec![pass(&a.prompt_ids), pass(&b.prompt_ids)];
     equal(&format!("{input}: (ids, positions) of every pass"), Ok(passes), &want)
-        .likely("a newcomer's positions begin at 0, whatever else is running")?;
+        .likely("a newcomer's positions start at 0, regardless of what else is running")?;
     equal(&format!("{input}: positions of its cache"), Ok(seen[1].positions), &Some(4))
         .likely("a newcomer's prompt goes into an empty cache of its own")?;
     let token = seen[1].tokens.first().map(|token| (token.row, token.id));
@@ -523,7 +523,11 @@ pub fn an_empty_batch_is_replaced(day: &Day) -> Outcome {
         vec![Do::PrefillAndJoin(ends), Do::Turn, Do::PrefillAndJoin(group.ask(0)), Do::Turn];
     let seen = case.run(day, tasks)?;
     let rows: Vec<_> = seen.iter().map(|seen| seen.running.len()).collect();
-    equal("a row joins, ends, another joins, steps: rows", Ok(rows), &vec![1, 0, 1, 1])?;
+    equal(
+        "a row joins and ends, another joins, a step: number of rows",
+        Ok(rows),
+        &vec![1, 0, 1, 1],
+    )?;
     let input = "16 tokens ran and ended, a prompt of 4 tokens joins";
     let padding = seen[2].running[0].1;
     equal(&format!("{input}: its padding"), Ok(padding), &0).likely(
@@ -544,13 +548,13 @@ pub fn a_text_of_one_token_never_joins(day: &Day) -> Outcome {
     let mut script: Vec<Do> = [1, 0, 4].map(|i| Do::Submit(group.ask(i))).into();
     script.push(Do::Admit);
     let seen = case.run(day, script)?.pop();
-    let Some(seen) = seen else { return Err(Error::Msg("nothing was seen".into()).into()) };
+    let Some(seen) = seen else { return Err(Error::Msg("the script has no steps".into()).into()) };
     let input = "requests 1, 0 and 4, all fit, and 0 ends with its first token";
     let tokens: Vec<_> = seen.tokens.iter().map(|t| (t.row, t.id, t.finish)).collect();
     let first = |i: usize| group.texts[i].new_ids[0];
     let want =
         vec![(1, first(1), None), (0, first(0), Some(FinishReason::Eos)), (4, first(4), None)];
-    equal(&format!("{input}: (row, id, finish) of what admit gives"), Ok(tokens), &want)?;
+    equal(&format!("{input}: (row, id, finish) of what admit returns"), Ok(tokens), &want)?;
     let running: Vec<usize> = seen.running.iter().map(|(id, ..)| *id).collect();
     equal(&format!("{input}: who runs"), Ok(running), &vec![1, 4])
         .likely("a text that ended needs no place in the batch")
@@ -563,17 +567,17 @@ pub fn no_request_overtakes(day: &Day) -> Outcome {
         let case = Case { bound, ..Case::new(&*model) };
         let mut script: Vec<Do> = [0, 3, 4, 5].map(|i| Do::Submit(group.ask(i))).into();
         script.push(Do::Admit);
-        let Some(seen) = case.run(day, script)?.pop() else { bail!("nothing was seen") };
+        let Some(seen) = case.run(day, script)?.pop() else { bail!("the script has no steps") };
         let running: Vec<usize> = seen.running.iter().map(|(id, ..)| *id).collect();
         Ok((running, seen.waiting))
     };
     // With 8 new tokens each, request 0 can grow to 12 tokens, 3 to 24, and 4 and 5 to 11.
     let input = "requests 0, 3, 4, 5 may grow to 12, 24, 11 and 11 tokens, the batch to 48 \
-        positions, to 35, to 31: who runs, who waits";
+        positions, to 35, to 31: (running, waiting)";
     let got: Result<Vec<_>> = [48, 35, 31].into_iter().map(who).collect();
     let one = (vec![0], vec![3, 4, 5]);
     equal(input, got, &vec![(vec![0, 3], vec![4, 5]), one.clone(), one]).likely(
-        "4 would fit, but 3 came first: nobody overtakes, or a long request could wait for ever",
+        "4 would fit, but 3 came first: without this rule, a long request could wait forever",
     )
 }
 
@@ -586,10 +590,10 @@ pub fn the_cache_stays_within_the_bound(day: &Day) -> Outcome {
     let mut script: Vec<Do> = asks.map(Do::Submit).collect();
     script.extend((0..12).map(|_| Do::Turn));
     let seen = case.run(day, script)?;
-    let input = "prompts of 60 tokens and of 7 times 2, 3 new each, at most 100";
+    let input = "a prompt of 60 tokens and seven of 2, 3 new each, at most 100";
     let held = model.held.take().into_iter().max();
     ensure(
-        &format!("{input}: the cache held up to {held:?} positions, padding too"),
+        &format!("{input}: the cache held up to {held:?} positions, including padding"),
         held.is_some_and(|held| held <= 100),
         "the bound is 100",
     )
@@ -617,7 +621,7 @@ pub fn no_token_is_lost(day: &Day) -> Outcome {
         Ok([0, 4].map(|i| got.get(&i).and_then(|ids| ids.first()).copied())),
         &[0, 4].map(|i| Some(group.texts[i].new_ids[0])),
     )
-    .likely("the turn that admits a request returns its first token, too")?;
+    .likely("the turn that admits a request also returns its first token")?;
     for (id, row) in
         seen.last().into_iter().flat_map(|seen| &seen.running).map(|(id, _, row)| (*id, row))
     {
@@ -660,7 +664,7 @@ pub fn a_failed_row_ends_alone(day: &Day) -> Outcome {
             Err(error) => {
                 return equal(&format!("{input}: the scheduler"), Err(error), &())
                     .likely_even_of_an_error(
-                        "the error belongs to that row, and its token carries it; the others go on",
+                        "the row's last token carries its error, and the other rows continue",
                     );
             }
         };
@@ -670,7 +674,7 @@ pub fn a_failed_row_ends_alone(day: &Day) -> Outcome {
         let ends: Vec<_> = failed.iter().map(|t| (t.finish, t.error.is_some())).collect();
         let mut want = vec![(None, false); new];
         want.push((Some(FinishReason::Failed), true));
-        equal(&format!("{input}: its own, (finish, has an error)"), Ok(ends), &want)
+        equal(&format!("{input}: its own (finish, has an error)"), Ok(ends), &want)
             .likely("the last token of a failed row carries the error")?;
     }
     Ok(())
@@ -808,7 +812,11 @@ pub fn each_request_has_its_own_parameters(day: &Day) -> Outcome {
         .map(|(_, ask)| Ok(case.alone(ask)?.last().and_then(|token| token.finish)))
         .collect::<Result<_>>()?;
     // Make sure that the five requests really differ.
-    ensure(&input, ends[0] != ends[1] && ends[1] != ends[3], "they should end for three reasons")
+    ensure(
+        &input,
+        ends[0] != ends[1] && ends[1] != ends[3],
+        "they should have three different finish reasons",
+    )
 }
 
 pub fn to_the_end_of_the_context(day: &Day) -> Outcome {
@@ -933,7 +941,7 @@ pub fn the_first_never_waits_longer(day: &Day) -> Outcome {
             "running {running:?}, waiting {waiting:?} (length, turns), at most {bound} positions"
         );
         equal(&input, Ok((day.backfill)(&running, &waiting, bound)), &want)
-            .likely("play the turns with each request and without it, on paper")?;
+            .likely("on paper, play through the turns with each request and without it")?;
     }
     ensure("400 random queues", overtaken > 40, "in some of them, a request may overtake")
 }

@@ -1,4 +1,4 @@
-//! Day 16's checks. It is all arithmetic, so every number here can be worked out with pencil and
+//! Day 16's checks. They're all arithmetic, so you can work out every number here with pencil and
 //! paper.
 
 use super::checks::{equal, models_dir, near, refused, refused_calmly, Likely, Outcome, Random};
@@ -270,7 +270,7 @@ pub fn the_count_matches_the_files(day: &Day) -> Outcome {
         let matrices = tensors.iter().filter(|(name, tensor)| tensor.rank() == 2 && counts(name));
         let want: usize = matrices.map(|(_, tensor)| tensor.elem_count()).sum();
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let input = format!("weights_read of {name}, whose matrices have so many numbers");
+        let input = format!("weights_read of {name}, against the size of its matrices");
         near(&input, Ok((day.weights_read)(&config)), want as f64, TOLERANCE)?;
     }
     Ok(())
@@ -306,7 +306,7 @@ pub fn rows_share_the_weights(day: &Day) -> Outcome {
         let alone = (day.bytes_moved)(&config, (1, sizes.1, sizes.2, sizes.3), widths);
         let rows = sizes.0 as f64;
         let want = [alone[0], rows * alone[1], rows * alone[2]];
-        let input = format!("{}, beside one such row", shown(sizes));
+        let input = format!("{}, against one such row", shown(sizes));
         all_near(&input, BYTES, (day.bytes_moved)(&config, sizes, widths), want)?;
     }
     Ok(())
@@ -434,7 +434,7 @@ pub fn a_pass_by_hand(day: &Day) -> Outcome {
     }
     // With 1 byte per weight and 2 per cached number, one row after 12 positions moves 416 bytes in
     // the products and 416 in attention. At 8 bytes per second both take 52 s. Attention's 832
-    // operations take 52 s as well, and the products' 752 take 47 s.
+    // operations also take 52 s, and the products' 752 take 47 s.
     let sizes: Sizes = (1, 1, 12, 1);
     let (got, said) = (day.predict_pass)((8.0, 16.0), &config, sizes, (1.0, 2.0));
     let input = format!("8 bytes and 16 operations a second, {}, {TINY}", shown(sizes));
@@ -461,7 +461,7 @@ pub fn llama_on_three_machines(day: &Day) -> Outcome {
         let input = format!("Llama 3.1 8B on {name}: {}", shown(sizes));
         let (seconds, said) = (day.predict_pass)(machine, &config, sizes, widths);
         near(&format!("milliseconds, {input}"), Ok(1e3 * seconds), ms, TOLERANCE).likely(
-            "this adds up tasks 16.1 to 16.4: if a check of theirs fails, fix that first",
+            "this builds on tasks 16.1 to 16.4: if one of their checks fails, fix that first",
         )?;
         equal(&format!("the bound, {input}"), Ok(said), &bound)?;
     }
@@ -485,7 +485,7 @@ pub fn the_critical_batch_by_hand(day: &Day) -> Outcome {
         ((1.0, 20.0), None),
     ] {
         let input = format!(
-            "{TINY}, 2 bytes a number, {} byte and {} operations a second",
+            "{TINY}, 2 bytes per number, {} byte and {} operations a second",
             machine.0, machine.1
         );
         equal(&input, Ok((day.critical_batch)(&config, BF16, machine)), &want)
@@ -856,7 +856,7 @@ pub fn percentiles_are_in_order(day: &Day) -> Outcome {
             let input = format!("percentile {percent} of {values:?}");
             let inside = got.clamp(before, largest);
             near(
-                &format!("no less than the last, no more than all: {input}"),
+                &format!("between the previous percentile and the largest value: {input}"),
                 Ok(got),
                 inside,
                 1e-12,

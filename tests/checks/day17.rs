@@ -1,6 +1,6 @@
-//! Day 17's checks. None of them measures time. They detect that a row is read once and that there
-//! are several running sums and several threads from the results, the order of the work, and the
-//! thread that did it.
+//! Day 17's checks. None of them measures time. From the results, the order of the work and the
+//! thread that did it, they detect whether each row is read once, and whether there are several
+//! running sums and several threads.
 
 use super::checks::{
     close, device, ensure, equal, refused, refused_calmly, Failure, Kind, Likely, Outcome, Random,
@@ -70,7 +70,7 @@ fn watched(call: impl FnOnce()) -> Watched {
 #[derive(Clone, Copy)]
 pub struct Meeting;
 
-/// The threads that arrived, and whether one of them waited in vain.
+/// The threads that arrived, and whether one of them waited without another arriving.
 static MET: Mutex<(Vec<ThreadId>, bool)> = Mutex::new((Vec::new(), false));
 static COME: Condvar = Condvar::new();
 /// Held by a check that uses `Meeting` weights.
@@ -243,7 +243,7 @@ pub fn dot_has_32_running_sums(day: &Day) -> Outcome {
     let ones = vec![1.0; 3200];
     let got = (day.dot)(&ones, &x) - 16_777_216.0;
     let input =
-        "2^24 and 3199 ones, times one; less 2^24: with 32 running sums 31 of 32 ones count";
+        "2^24 and 3199 ones, times one, minus 2^24: with 32 running sums, 31 of 32 ones count";
     equal(input, Ok(got), &3100.0)
 }
 
@@ -274,7 +274,7 @@ pub fn a_pair_equals_two_dot_products(day: &Day) -> Outcome {
     let ones = vec![1.0; 3200];
     let got = (day.dot_pair)(&ones, &x, &x).map(|sum| sum - 16_777_216.0);
     let input =
-        "2^24 and 3199 ones, times one; less 2^24: with 16 running sums 15 of 16 ones count";
+        "2^24 and 3199 ones, times one, minus 2^24: with 16 running sums, 15 of 16 ones count";
     equal(input, Ok(got), &[3000.0, 3000.0])
 }
 
@@ -506,10 +506,10 @@ pub fn linear_takes_any_shape_stride_and_type(day: &Day) -> Outcome {
     let wide = Tensor::from_vec(whole(&mut random, 30 * inner), (30, inner), &Device::Cpu)?;
     let xs = [
         ("(6, 3, 40)", long.clone()),
-        ("(2, 3, 40), of six the last two", long.narrow(0, 4, 2)?),
-        ("(6, 1, 40), of three the middle one", long.narrow(1, 1, 1)?),
+        ("(2, 3, 40), the last two of six", long.narrow(0, 4, 2)?),
+        ("(6, 1, 40), the middle one of three", long.narrow(1, 1, 1)?),
         ("(3, 6, 40), transposed", long.transpose(0, 1)?),
-        ("(18, 40), of (40, 18) transposed", long.reshape((inner, 18))?.t()?),
+        ("(18, 40), transposed from (40, 18)", long.reshape((inner, 18))?.t()?),
         (
             "(4, 40), one row broadcast",
             long.narrow(0, 5, 1)?.narrow(1, 2, 1)?.reshape((1, inner))?.broadcast_as((4, inner))?,
@@ -517,8 +517,8 @@ pub fn linear_takes_any_shape_stride_and_type(day: &Day) -> Outcome {
     ];
     let ws = [
         ("(30, 40)", wide.clone()),
-        ("(7, 40), of thirty from the 20th on", wide.narrow(0, 20, 7)?),
-        ("(30, 40), of (40, 30) transposed", wide.reshape((inner, 30))?.t()?),
+        ("(7, 40), rows 20 to 26 of thirty", wide.narrow(0, 20, 7)?),
+        ("(30, 40), transposed from (40, 30)", wide.reshape((inner, 30))?.t()?),
     ];
     for (x_name, x) in &xs {
         for (w_name, w) in &ws {
@@ -590,7 +590,7 @@ pub fn linear_equals_matmul(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Returns the row with the largest product, and the first of several, with plain loops.
+/// Returns the row with the largest product (the first in a tie), with plain loops.
 fn loop_largest(w: &[f32], x: &[f32], inner: usize) -> usize {
     let products = loop_product(w, x, inner);
     let mut best = 0;
@@ -634,7 +634,7 @@ pub fn the_first_of_equal_rows_wins(day: &Day) -> Outcome {
     for threads in [1, 2, 3, 7] {
         let got = with_threads(threads, || largest(&w, &vec![1.0; inner], inner))?;
         let input = format!(
-            "3000 rows of 80, of which 700, 701, 1500 and 2999 have the largest product, \
+            "3000 rows of 80; rows 700, 701, 1500 and 2999 have the largest product, \
              {threads} threads"
         );
         equal(&input, Ok(got), &700)?;
@@ -707,12 +707,12 @@ pub fn the_shader_equals_a_loop(day: &Day) -> Outcome {
     let program = match program(shader) {
         None => {
             let words =
-                "SKIPPED task 17.9: no C++ compiler (c++, or what CXX names) to run it with\n";
+                "SKIPPED task 17.9: no C++ compiler to run it with (c++, or the one CXX names)\n";
             let _ = std::io::stderr().write_all(words.as_bytes());
             return Ok(());
         }
         Some(Err(words)) => {
-            let mut lines = vec!["the shader does not compile, as C++ with Metal's words:".into()];
+            let mut lines = vec!["the shader doesn't compile as C++ with Metal's keywords:".into()];
             lines.extend(words.lines().take(8).map(String::from));
             return Err(Failure::new(Kind::Error, lines));
         }
@@ -726,7 +726,7 @@ pub fn the_shader_equals_a_loop(day: &Day) -> Outcome {
         let said = run_shader(&program, &w, &x, inner)?;
         let input =
             format!("{rows} rows of {inner}, {vectors} vectors, on threads in place of lanes");
-        let in_vain = "some lanes wait for others that have returned, or never come to simd_sum";
+        let in_vain = "some lanes wait for others that have returned, or never reach simd_sum";
         ensure(&input, said.trim() != "deadlock", in_vain)?;
         let got: Vec<f32> = said.lines().filter_map(|line| line.parse().ok()).collect();
         same(&input, &got, &loop_product(&w, &x, inner), rows)?;

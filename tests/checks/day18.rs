@@ -260,7 +260,7 @@ pub fn nan_and_infinity_make_the_sum_nan(day: &Day) -> Outcome {
     for scores in [[0.0, f32::NAN], [f32::NAN, f32::NAN], [0.0, f32::INFINITY]] {
         let got = (day.update)(nothing(2), &scores, values, 0);
         let got = (day.update)(got, &[1.0, 2.0], values, 2);
-        let otherwise = format!("the sum is {} where NaN is wanted", got.1);
+        let otherwise = format!("got a sum of {} instead of NaN", got.1);
         ensure(&format!("scores {scores:?}, then 1, 2"), got.1.is_nan(), &otherwise)?;
     }
     Ok(())
@@ -313,7 +313,7 @@ pub fn attention_is_accumulator_over_sum(day: &Day) -> Outcome {
     numbers("maximum ln 3, sum 4/3, accumulator (8/3, 4)", &got, &[2.0, 3.0], TOLERANCE)?;
     let got = (day.finish)(nothing(2));
     let all_nan = got.len() == 2 && got.iter().all(|number| number.is_nan());
-    ensure("no key met", all_nan, &format!("got {got:?} where NaN, NaN is wanted"))
+    ensure("no keys seen", all_nan, &format!("got {got:?} instead of NaN, NaN"))
 }
 
 pub fn any_tiling_gives_the_softmax(day: &Day) -> Outcome {
@@ -523,7 +523,7 @@ pub fn a_partly_masked_tile_counts(day: &Day) -> Outcome {
     let input = "a token that sees columns 10, and 200 to 299";
     case.check(input, day.attend_tiles, (Some(&mask), 1, 300), 0..300)?;
     let late: Vec<u8> = (0..300).map(|column| u8::from(column >= 200)).collect();
-    let input = "a token that sees columns 200 to 299, and none of the tiles before";
+    let input = "a token that sees columns 200 to 299, and none in the tiles before";
     case.check(input, day.attend_tiles, (Some(&late), 1, 300), 0..300)?;
     let input = "a token that sees no column of 300";
     case.check(input, day.attend_tiles, (Some(&[0; 300]), 1, 300), 0..300)
@@ -543,13 +543,13 @@ pub fn an_unseen_tile_is_not_read(day: &Day) -> Outcome {
     // Token 3 of 200 sees four columns. The other tiles have no keys or values at all.
     let case = Case::new(&mut random, 3..4, 2, 64);
     let read = attend(day, &case, (None, 200, 200), 0..200);
-    let input = "a token that sees columns 0 to 3 of 200, of which only 64 have keys and values";
+    let input = "a token that sees columns 0 to 3 of 200, where only 64 have keys and values";
     ensure(input, read.is_ok(), "your code read a tile that no query may attend to")?;
     let case = Case::new(&mut random, 0..1, 1, 64);
     let mut mask = vec![0; 192];
     mask[63] = 1;
     let read = attend(day, &case, (Some(&mask), 1, 192), 0..192);
-    let input = "a token that sees column 63 of 192, of which only 64 have keys and values";
+    let input = "a token that sees column 63 of 192, where only 64 have keys and values";
     ensure(input, read.is_ok(), "your code read a tile that no query may attend to")
 }
 
@@ -768,7 +768,7 @@ pub fn the_operation_equals_torch(day: &Day) -> Outcome {
         close(&format!("{what}, with its mask"), got, &want, TOLERANCE)
             .likely("if an earlier task's check fails, fix that first")?;
         let got = (day.tiled)(&q, &cached(&k, 7)?, &cached(&v, 3)?, Some(&mask));
-        close(&format!("{what}, out of a larger buffer"), got, &want, TOLERANCE)?;
+        close(&format!("{what}, in a larger buffer"), got, &want, TOLERANCE)?;
         if ["prompt", "decode"].contains(&name) {
             let got = (day.tiled)(&q, &k, &v, None);
             close(&format!("{what}, without a mask"), got, &want, TOLERANCE)?;
@@ -854,7 +854,7 @@ pub fn masked_keys_have_no_entropy(day: &Day) -> Outcome {
         numbers(&format!("tiles {tiles:?}"), &[(day.entropy)(&tiles)], &[want], TOLERANCE)?;
     }
     let got = (day.entropy)(&[vec![no; 3], vec![no]]);
-    ensure("every key masked", got.is_nan(), &format!("got {got} where NaN is wanted"))
+    ensure("every key masked", got.is_nan(), &format!("got {got} instead of NaN"))
 }
 
 pub fn entropy_of_any_tiling_is_right(day: &Day) -> Outcome {
@@ -881,7 +881,7 @@ pub fn entropy_of_any_tiling_is_right(day: &Day) -> Outcome {
 pub fn each_side_counts_by_its_sum(day: &Day) -> Outcome {
     // Exponentials that sum to 1 + 2 = 3 with mean (3, 0), and to 6 with mean (0, 6).
     let (out, lse) = (day.merge_finished)((&[3.0, 0.0], 3f32.ln()), (&[0.0, 6.0], 6f32.ln()));
-    let input = "(3, 0) of exponentials that sum to 3, and (0, 6) of 6";
+    let input = "(3, 0) from exponentials that sum to 3, and (0, 6) from a sum of 6";
     numbers(input, &out, &[1.0, 4.0], TOLERANCE)?;
     numbers(&format!("the logarithm, {input}"), &[lse], &[9f32.ln()], TOLERANCE)?;
     let (out, lse) = (day.merge_finished)((&[2.0], 1000.0), (&[4.0], 1000.0));
@@ -909,9 +909,9 @@ pub fn a_side_without_keys_is_ignored(day: &Day) -> Outcome {
     }
     let (_, lse) = (day.merge_finished)(none, none);
     numbers("the logarithm of nothing and nothing", &[lse], &[f32::NEG_INFINITY], 0.0)?;
-    // How that logarithm is computed: exp(2) · 3.
+    // log_sum_exp itself: the logarithm of exp(2) · 3.
     let lse = (day.log_sum_exp)((2.0, 3.0, vec![1.0]));
     numbers("log_sum_exp: maximum 2, sum 3", &[lse], &[2.0 + 3f32.ln()], TOLERANCE)?;
     let lse = (day.log_sum_exp)(nothing(1));
-    numbers("log_sum_exp: no key met", &[lse], &[f32::NEG_INFINITY], 0.0)
+    numbers("log_sum_exp: no keys seen", &[lse], &[f32::NEG_INFINITY], 0.0)
 }

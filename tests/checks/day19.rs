@@ -152,7 +152,7 @@ fn scale(bytes: &[u8]) -> f32 {
     f16::from_le_bytes([bytes[0], bytes[1]]).to_f32() + 0.0
 }
 
-/// Returns a random block. The blocks spread over several orders of magnitude.
+/// Returns a random block. The blocks span several orders of magnitude.
 fn random_block(random: &mut Random) -> [f32; BLOCK] {
     let size = 10f32.powi(random.below(7) as i32 - 4);
     std::array::from_fn(|_| size * random.float())
@@ -208,13 +208,13 @@ fn llamacpp_blocks(kind: &str) -> Result<Vec<([f32; BLOCK], Vec<u8>)>> {
 
 pub fn q8_0_equals_llamacpp(day: &Day) -> Outcome {
     for (at, (x, want)) in llamacpp_blocks("q8_0")?.iter().enumerate() {
-        let input = format!("block {at} of the stored ones (scale, integers), {x:?}");
+        let input = format!("stored block {at} (scale, integers), {x:?}");
         let got = (day.quantize_q8_0)(x).map(|bytes| shown_q8_0(&bytes));
         equal(&input, got, &shown_q8_0(want))?;
     }
     let want = golden("day19", "q8_0.back")?.to_vec2::<f32>()?;
     for (at, ((_, bytes), want)) in llamacpp_blocks("q8_0")?.iter().zip(want).enumerate() {
-        let input = format!("block {at} of the stored ones, restored, {:?}", shown_q8_0(bytes));
+        let input = format!("stored block {at}, dequantized, {:?}", shown_q8_0(bytes));
         same_numbers(&input, (day.dequantize_q8_0)(bytes), &want)?;
     }
     Ok(())
@@ -229,7 +229,7 @@ fn refusals(quantize: fn(&[f32; 32]) -> Result<Vec<u8>>, too_large: f32) -> Outc
         let input = format!("1, 2, {bad}, and zeros");
         refused_calmly(&input, || quantize(&block(&[1.0, 2.0, bad])))?;
     }
-    let input = format!("{too_large:e}, and zeros: its scale is beyond f16");
+    let input = format!("{too_large:e}, and zeros: its scale overflows f16");
     refused_calmly(&input, || quantize(&block(&[1.0, too_large])))
 }
 
@@ -277,7 +277,7 @@ pub fn q4_0_of_zeros(day: &Day) -> Outcome {
 
 pub fn q4_0_equals_llamacpp(day: &Day) -> Outcome {
     for (at, (x, want)) in llamacpp_blocks("q4_0")?.iter().enumerate() {
-        let input = format!("block {at} of the stored ones (scale, integers), {x:?}");
+        let input = format!("stored block {at} (scale, integers), {x:?}");
         let got = (day.quantize_q4_0)(x).map(|bytes| shown_q4_0(&bytes));
         equal(&input, got, &shown_q4_0(want))?;
     }
@@ -302,7 +302,7 @@ pub fn back_from_q4_0_by_hand(day: &Day) -> Outcome {
 pub fn back_from_q4_0_equals_llamacpp(day: &Day) -> Outcome {
     let want = golden("day19", "q4_0.back")?.to_vec2::<f32>()?;
     for (at, ((_, bytes), want)) in llamacpp_blocks("q4_0")?.iter().zip(want).enumerate() {
-        let input = format!("block {at} of the stored ones, {:?}", shown_q4_0(bytes));
+        let input = format!("stored block {at}, {:?}", shown_q4_0(bytes));
         same_numbers(&input, (day.dequantize_q4_0)(bytes), &want)?;
     }
     Ok(())
@@ -310,8 +310,8 @@ pub fn back_from_q4_0_equals_llamacpp(day: &Day) -> Outcome {
 
 // ---- 19.4: the bound
 
-/// A bound may leave out a case that cannot occur, such as a scale that is off at step 127 and
-/// rounded up as well: 1/127 of the scale's part, and less than 0.2 % of the sum.
+/// A bound may leave out cases that can't occur, such as a scale that is both off at step 127 and
+/// rounded up. They account for 1/127 of the scale's part, and less than 0.2 % of the sum.
 const BOUNDS: f64 = 2e-3;
 
 pub fn error_of_q8_0_by_hand(day: &Day) -> Outcome {
@@ -382,14 +382,14 @@ fn bound_holds(
             // each.
             let holds = error <= most + 1e-6 * x.abs();
             let input = format!("a block of {kind} with a bound of {most:.6e}");
-            ensure(&input, holds, &format!("{x} came back as {back}, which is further off"))
-                .likely("if a check of an earlier task fails, mend that first")?;
+            ensure(&input, holds, &format!("{x} came back as {back}, an error above the bound"))
+                .likely("if a check of an earlier task fails, fix that first")?;
         }
     }
     ensure(
-        &format!("400 blocks of {kind}: the largest error over the bound"),
+        &format!("400 blocks of {kind}: the largest error divided by the bound"),
         nearest > 0.97,
-        &format!("{nearest}, and more than 0.97 was expected: is the bound too generous?"),
+        &format!("{nearest}, but more than 0.97 is expected: is the bound too loose?"),
     )
 }
 
@@ -407,7 +407,7 @@ pub fn every_block_has_its_scale(day: &Day) -> Outcome {
     let mut first = vec![127, -50, 3];
     first.resize(BLOCK, 0);
     equal(&format!("block 0, {input}, Q8_0"), Ok(shown_q8_0(&got[..34])), &(2.0, first))
-        .likely("if a check of task 19.1 fails, mend that first")?;
+        .likely("if a check of task 19.1 fails, fix that first")?;
     let mut second = vec![-127, 50, 1];
     second.resize(BLOCK, 0);
     let scale = f16::from_f32(0.01).to_f32();
@@ -455,7 +455,7 @@ pub fn activations_by_hand(day: &Day) -> Outcome {
     second.resize(BLOCK, 0);
     let want = vec![(1.0, first), (f16::from_f32(12.7 / 127.0).to_f32(), second)];
     let input = "0.5, -127, 2.5, 29 zeros; 12.7, 0.1, -0.26, 29 zeros";
-    equal(input, Ok(got), &want).likely("if a check of task 19.1 fails, mend that first")
+    equal(input, Ok(got), &want).likely("if a check of task 19.1 fails, fix that first")
 }
 
 pub fn activations_that_are_refused(day: &Day) -> Outcome {
@@ -550,7 +550,7 @@ pub fn integers_give_what_numbers_give(day: &Day) -> Outcome {
         let x_numbers = numbers(QuantType::Q8_0, &x);
         let w = random_bytes(&mut random, 34);
         let want = exact(&numbers(QuantType::Q8_0, &w), &x_numbers);
-        within("two blocks of Q8_0 at random", (day.dot_q8_0)(&w, &x), want)?;
+        within("two random blocks of Q8_0", (day.dot_q8_0)(&w, &x), want)?;
     }
     Ok(())
 }
@@ -562,7 +562,7 @@ pub fn integers_of_4_bits_give_what_numbers_give(day: &Day) -> Outcome {
         let x_numbers = numbers(QuantType::Q8_0, &x);
         let w = random_bytes(&mut random, 18);
         let want = exact(&numbers(QuantType::Q4_0, &w), &x_numbers);
-        within("blocks of Q4_0 and Q8_0 at random", (day.dot_q4_0)(&w, &x), want)?;
+        within("random blocks of Q4_0 and Q8_0", (day.dot_q4_0)(&w, &x), want)?;
     }
     Ok(())
 }
@@ -573,7 +573,7 @@ pub fn a_row_by_hand(day: &Day) -> Outcome {
     let x = [bytes_q8_0(0.5, &[3]), bytes_q8_0(2.0, &[1])];
     let got = (day.dot_row)(QuantType::Q8_0, &row, &x).map(f64::from);
     let input = "Q8_0: scales 1 and 0.25, 2 and 10; x: scales 0.5 and 2, 3 and 1";
-    near(input, got, 8.0, SUMS).likely("if a check of task 19.5 fails, mend that first")?;
+    near(input, got, 8.0, SUMS).likely("if a check of task 19.5 fails, fix that first")?;
     // Block 0: (9 - 8)·3 · (2 · 0.5) = 3; block 1: (4 - 8)·1 · (-1 · 2) = 8.
     let mut ones = [0x88; 16];
     ones[0] = 0x89;
@@ -582,7 +582,7 @@ pub fn a_row_by_hand(day: &Day) -> Outcome {
     let row = [bytes_q4_0(2.0, ones), bytes_q4_0(-1.0, fours)].concat();
     let got = (day.dot_row)(QuantType::Q4_0, &row, &x).map(f64::from);
     let input = "Q4_0: scales 2 and -1, 9 and 4, else 8; x: scales 0.5 and 2, 3 and 1";
-    near(input, got, 11.0, SUMS).likely("if a check of task 19.6 fails, mend that first")
+    near(input, got, 11.0, SUMS).likely("if a check of task 19.6 fails, fix that first")
 }
 
 pub fn rows_of_other_lengths(day: &Day) -> Outcome {
@@ -636,7 +636,7 @@ pub fn a_linear_layer_by_hand(day: &Day) -> Outcome {
         "x: 127, 2, zeros and -254, 4, zeros; w: 0.5 · (2, 1, zeros) and 0.25 · (0, -8, zeros)";
     // Sums of a few exact numbers.
     close(input, (day.quantized_linear)(&x, &w), &want, 1e-4)
-        .likely("if a check of tasks 19.5 to 19.7 fails, mend that first")
+        .likely("if a check of tasks 19.5 to 19.7 fails, fix that first")
 }
 
 pub fn a_linear_layer_at_random(day: &Day) -> Outcome {
@@ -677,7 +677,7 @@ pub fn rows_do_not_see_each_other(day: &Day) -> Outcome {
     let together = (day.quantized_linear)(&x, &w)?;
     for row in 0..4 {
         let alone = (day.quantized_linear)(&x.narrow(0, row, 1)?, &w)?;
-        let input = format!("row {row} of 4, beside the same row alone");
+        let input = format!("row {row} of 4, against the same row alone");
         close(&input, together.narrow(0, row, 1), &alone, 0.0)?;
     }
     Ok(())
@@ -708,9 +708,9 @@ pub fn near_the_layer_of_f32(day: &Day) -> Outcome {
         let y = (day.quantized_linear)(&x.to_device(&device()?)?, &w)?.to_device(&Device::Cpu)?;
         let off = norm(&(y - &want)?)? / norm(&want)?;
         ensure(
-            &format!("{name} of story-3m in {kind:?}, 8 rows at random"),
+            &format!("{name} of story-3m in {kind:?}, 8 random rows"),
             off < share,
-            &format!("the result is {:.1} % off that of f32", 100.0 * off),
+            &format!("the result differs by {:.1} % from that of f32", 100.0 * off),
         )?;
     }
     Ok(())
@@ -777,7 +777,7 @@ pub fn how_much_faster_by_hand(day: &Day) -> Outcome {
     let got = (day.predicted_speedup)(&config, 4, QuantType::Q8_0, memory);
     let input = format!("Q8_0 after 4 positions, bound by memory, {TINY}");
     near(&input, Ok(got), 1864.0 / 759.5, TOLERANCE)
-        .likely("if the other check of this task fails, mend that first")?;
+        .likely("if the other check of this task fails, fix that first")?;
     let got = (day.predicted_speedup)(&config, 4, QuantType::Q4_0, memory);
     let input = format!("Q4_0 after 4 positions, bound by memory, {TINY}");
     near(&input, Ok(got), 1864.0 / 571.5, TOLERANCE)?;
@@ -877,7 +877,7 @@ pub fn pairs_that_are_refused(day: &Day) -> Outcome {
     refused_calmly("vocabularies of 2 and 3 tokens", || (day.mean_kl)(&one, &wide))
 }
 
-/// Checks the given measures: the share of equal best tokens, and where two texts part.
+/// Checks the given measures: the share of equal best tokens, and where two texts diverge.
 pub fn the_given_measures(day: &Day) -> Outcome {
     let p = logs(&[&[0.6, 0.3, 0.1], &[0.1, 0.2, 0.7], &[0.3, 0.3, 0.4], &[0.4, 0.4, 0.2]]);
     // The third has a different best token. In the fourth, p has a tie whose first token is also
@@ -930,7 +930,7 @@ pub fn never_a_larger_error(day: &Day) -> Outcome {
             after <= before * 1.00001,
             &format!("{after:.6e}, and quantize_block_q4_0's is {before:.6e}"),
         )
-        .likely("if a check of task 19.2 or 19.3 fails, mend that first")?;
+        .likely("if a check of task 19.2 or 19.3 fails, fix that first")?;
     }
     Ok(())
 }
@@ -980,7 +980,7 @@ pub fn back_from_q4_1_equals_llamacpp(day: &Day) -> Outcome {
     let want = golden("day19", "q4_1.back")?.to_vec2::<f32>()?;
     for (at, (bytes, want)) in blocks.iter().zip(want).enumerate() {
         let got = Tensor::new(&(day.dequantize_q4_1)(bytes), &Device::Cpu);
-        let input = format!("block {at} of the stored ones");
+        let input = format!("stored block {at}");
         // A multiplication and an addition. A fused instruction rounds only once.
         close(&input, got, &Tensor::new(want, &Device::Cpu)?, 1e-3)?;
     }
@@ -1006,7 +1006,7 @@ pub fn dot_of_q4_1(day: &Day) -> Outcome {
         let split: f64 = integers.iter().map(|n| f64::from(*n)).sum::<f64>() * 127.0 + 32.0 * 127.0;
         let off = (f64::from((day.dot_q4_1)(&w, &x)) - want.0).abs();
         if off > 1e-6 * split {
-            near("blocks of Q4_1 and Q8_0 at random", Ok(want.0 + off), want.0, TOLERANCE)?;
+            near("random blocks of Q4_1 and Q8_0", Ok(want.0 + off), want.0, TOLERANCE)?;
         }
     }
     Ok(())
@@ -1055,7 +1055,7 @@ fn the_cache_is_one_of_day_10(day: &Day) -> Outcome {
     let (k, v) = (random.tensor(&[3, 2, 4, 64])?, random.tensor(&[3, 2, 4, 64])?);
     let (one, other) = (k.narrow(2, 0, 1)?, random.tensor(&[3, 2, 1, 32])?);
     cache.append(0, &one, &v.narrow(2, 0, 1)?)?;
-    equal("positions before the last layer has its own", Ok(cache.len()), &0)?;
+    equal("positions before the last layer is appended to", Ok(cache.len()), &0)?;
     cache.append(1, &v.narrow(2, 0, 1)?, &one)?;
     refused_calmly("keys 32 wide after keys 64 wide", || cache.append(0, &other, &other))?;
     refused_calmly("layer 2 of 2", || cache.append(2, &one, &one))?;
@@ -1100,14 +1100,14 @@ pub fn error_of_a_score_by_hand(day: &Day) -> Outcome {
     k[50] = 254.0;
     let input = "q: -2, 1, and 5 in its second block; k: -127, and 254 in its second block";
     let got = (day.largest_score_error)(&q, &k).map(f64::from);
-    near(input, got, 0.8125, SUMS).likely("if a check of task 19.4 fails, mend that first")?;
+    near(input, got, 0.8125, SUMS).likely("if a check of task 19.4 fails, fix that first")?;
     for k in &mut k {
         *k /= 1270.0;
     }
-    // The steps are now 1/1270 and 2/1270. In f16 each is off by at most 2⁻¹² of itself, and that
+    // The steps are now 1/1270 and 2/1270. In f16, each has a relative error of up to 2⁻¹², which
     // counts 127 times.
     let got = (day.largest_score_error)(&q, &k).map(f64::from);
-    near("the same q, k over 1270", got, 0.8125 / 1270.0, 0.065)?;
+    near("the same q, k divided by 1270", got, 0.8125 / 1270.0, 0.065)?;
     refused_calmly("q of 64 numbers, k of 32", || (day.largest_score_error)(&q, &k[..32]))?;
     refused_calmly("q and k of 40 numbers", || (day.largest_score_error)(&q[..40], &k[..40]))
 }
@@ -1123,7 +1123,7 @@ pub fn no_score_is_further_off(day: &Day) -> Outcome {
         let off = (off.sum::<f64>() / 8.0).abs();
         let most = f64::from((day.largest_score_error)(&q, &k)?);
         ensure(
-            "a query and a key of 64 numbers at random",
+            "a random query and key of 64 numbers",
             off <= most * 1.00001,
             &format!("the score is off by {off:.6e}, more than {most:.6e}"),
         )?;

@@ -285,8 +285,8 @@ macro_rules! implementation {
                         held.send(job(&late));
                         day::wait_for_ends(&[late.1]);
                     }
-                    // So that a loop that waits in vain for one more job ends, too. Not at once, or
-                    // what a mistake does would depend on which thread is first.
+                    // Also ends a loop that waits in vain for one more job. The pause keeps the
+                    // outcome of a known mistake from depending on which thread is first.
                     day::rest(200);
                     held.let_go();
                 });
@@ -297,7 +297,7 @@ macro_rules! implementation {
                 serving.run(&receiver, |serving| {
                     let load = load(serving);
                     turns += 1;
-                    assert!(turns < day::MOST_TURNS, "run made {turns} turns, and has not ended");
+                    assert!(turns < day::MOST_TURNS, "run made {turns} turns and hasn't ended");
                     loads.push(load);
                     empty.store(load == (0, 0, 0), std::sync::atomic::Ordering::SeqCst);
                     let_in(turns);
@@ -348,7 +348,7 @@ pub fn rest(milliseconds: u64) {
     std::thread::sleep(std::time::Duration::from_millis(milliseconds));
 }
 
-/// Waits until the flag is set, for a second at most.
+/// Waits until the flag is set, for at most a second.
 pub fn wait_until(flag: &AtomicBool) {
     for _ in 0..100 {
         if flag.load(std::sync::atomic::Ordering::SeqCst) {
@@ -358,7 +358,7 @@ pub fn wait_until(flag: &AtomicBool) {
     }
 }
 
-/// Waits until each client has received the end of a choice or a failure, for ten seconds at most.
+/// Waits until each client has received the end of a choice or a failure, for at most ten seconds.
 pub fn wait_for_ends(clients: &[Arc<Client>]) {
     let ended = |client: &Arc<Client>| {
         client.all().iter().any(|heard| match heard {
@@ -766,7 +766,8 @@ pub fn a_failed_row_fails_its_job(day: &Day) -> Outcome {
     let mut script = vec![Do::Start(1, 0), Do::Accept(0), Do::Feed, Do::Start(2, 0)];
     script.extend(turns(20));
     let (seen, log) = drive(day, (3, 8), &jobs, script)?;
-    let input = "two of job 0's three choices run, and have no fourth token; jobs 1 and 2 are fine";
+    let input =
+        "two of job 0's three choices run, but can't choose a fourth token; jobs 1 and 2 are fine";
     equal(
         &format!("{input}: (failures sent, tokens that each choice of job 0 receives)"),
         Ok((faults(&jobs), jobs[0].1.choices().iter().map(|told| told.2).collect::<Vec<_>>())),
@@ -793,7 +794,7 @@ pub fn a_failed_row_fails_its_job(day: &Day) -> Outcome {
 pub fn the_queue_is_bounded(day: &Day) -> Outcome {
     let jobs = clients(&vec![ask(CAT, 9); 4]);
     let (seen, _) = drive(day, (1, 2), &jobs, (0..4).map(Do::Accept).collect())?;
-    let input = "four jobs come, the queue holds two";
+    let input = "four jobs arrive, the queue holds two";
     let queued: Vec<usize> = seen.iter().map(|seen| seen.load.0).collect();
     equal(&format!("{input}: jobs in the queue after each"), Ok(queued), &vec![1, 2, 2, 2])
         .likely("an unbounded queue means unbounded memory")?;
@@ -804,7 +805,7 @@ pub fn the_queue_is_bounded(day: &Day) -> Outcome {
     let script = vec![Do::Accept(0), Do::Feed, Do::Accept(1), Do::Feed, Do::Accept(2)];
     drive(day, (2, 0), &jobs, script)?;
     let input =
-        "two places and a queue of 0: three jobs come, with a feed after each of the first two";
+        "two places and a queue of 0: three jobs arrive, with a feed after each of the first two";
     let want = vec![vec![], vec![], vec![Fault::Busy]];
     equal(&format!("{input}: the failures that each client receives"), Ok(faults(&jobs)), &want)
         .likely(
@@ -876,7 +877,7 @@ pub fn a_job_that_cannot_start_fails_alone(day: &Day) -> Outcome {
     let (seen, _) = drive(day, (1, 8), &jobs, script)?;
     let input = "the first job can't be built, the second is too long, and there is one place";
     equal(&format!("{input}: load after feed"), Ok(seen[3].load), &(0, 1, 0))
-        .likely("a choice that fails takes no place, so go on with the next job")?;
+        .likely("a choice that fails takes no place, so continue with the next job")?;
     let want = vec![vec![Fault::Invalid], vec![Fault::Invalid], vec![]];
     equal(&format!("{input}: the failures sent"), Ok(faults(&jobs)), &want)
         .likely("a job fails once, with all its choices")?;
@@ -905,8 +906,8 @@ pub fn a_cancelled_row_computes_no_more(day: &Day) -> Outcome {
     let input = "two rows run, and row 1 is cancelled after three tokens";
     let of_it = log.steps.iter().skip(4).filter(|rows| rows.contains(&1)).count();
     let steps = log.steps.len() - 4;
-    equal(&format!("{input}: (1 more step at most, {steps} in all)"), Ok(of_it <= 1), &true)
-        .likely("it goes on computing for no reader: cancel it in the scheduler, too")?;
+    equal(&format!("{input}: (at most 1 more step, {steps} in total)"), Ok(of_it <= 1), &true)
+        .likely("it keeps computing without a client: cancel it in the scheduler, too")?;
     let rows: Vec<usize> = seen[6..].iter().map(|seen| seen.rows.len()).collect();
     equal(
         &format!("{input}: rows after it and after each step"),
@@ -935,7 +936,7 @@ pub fn a_job_is_cancelled_everywhere(day: &Day) -> Outcome {
     .likely("some of its choices may be in the queue while others run")?;
     let after: Vec<&Vec<usize>> = log.steps.iter().skip(3).collect();
     let of_it = after.iter().filter(|rows| rows.iter().any(|id| *id != 1)).count();
-    equal(&format!("{input}: (1 more step at most for its rows)"), Ok(of_it <= 1), &true)
+    equal(&format!("{input}: (at most 1 more step for its rows)"), Ok(of_it <= 1), &true)
         .likely("cancel every row of the job")?;
     equal(&format!("{input}: what client 1 receives"), Ok(jobs[1].1.choices()), &vec![cafe(0)])
         .likely("leave the rows of other jobs alone")
@@ -963,7 +964,7 @@ pub fn jobs_without_a_client_are_dropped(day: &Day) -> Outcome {
         .likely("a job can be in the queue, in the scheduler, or in both: check them all")?;
     let of_them = log.steps.iter().flatten().filter(|id| [1, 2].contains(id)).count();
     // Two prefills, and one more step before they retire.
-    equal(&format!("{input}: rows computed for them, four at most"), Ok(of_them <= 4), &true)?;
+    equal(&format!("{input}: rows computed for them, at most four"), Ok(of_them <= 4), &true)?;
     let told: Vec<Vec<Told>> = [0, 3].map(|i: usize| jobs[i].1.choices()).into();
     equal(
         &format!("{input}: what clients 0 and 3 receive"),
@@ -977,7 +978,7 @@ pub fn a_turn_is_one_step(day: &Day) -> Outcome {
     let mut script: Vec<Do> = (0..3).map(Do::Accept).collect();
     script.extend(turns(4));
     let (_, log) = drive(day, (8, 8), &jobs, script)?;
-    let input = "three jobs come, the second wants a single token, and there are four turns";
+    let input = "three jobs arrive, the second requests a single token, and there are four turns";
     let want = vec![vec![0, 0, 0], vec![1, 0, 0], vec![1, 1, 0], vec![1, 1, 1]];
     equal(&format!("{input}: events received before each"), Ok(log.heard), &want)
         .likely("deliver a step's tokens before the next step")?;
@@ -996,7 +997,7 @@ pub fn a_turn_notices_closed_connections(day: &Day) -> Outcome {
         "one place: a choice of job 0 runs, another waits, and its client leaves after two turns";
     let sent = jobs[0].1.all().len();
     equal(
-        &format!("{input}: (three steps for it at most, out of the queue, events it receives)"),
+        &format!("{input}: (at most three steps for it, out of the queue, events it receives)"),
         Ok((of_it <= 3, seen[5].load.0 <= 1, sent)),
         &(true, true, 2),
     )
@@ -1078,7 +1079,7 @@ pub fn later_jobs_join_the_batch(day: &Day) -> Outcome {
     visits.jobs[1].0 = 2;
     visits.jobs[2].0 = 3;
     let loads = run(day, (8, 8), visits)?;
-    let input = "job 0 runs, jobs 1 and 2 come after the second and the third turn";
+    let input = "job 0 runs, jobs 1 and 2 arrive after the second and the third turn";
     let running: Vec<usize> = loads.iter().take(5).map(|load| load.2).collect();
     equal(&format!("{input}: rows that run after each turn"), Ok(running), &vec![1, 1, 2, 3, 3])
         .likely("accept the jobs that have arrived, between any two turns")?;
@@ -1093,7 +1094,7 @@ pub fn an_idle_loop_waits(day: &Day) -> Outcome {
     let mut visits = at_once(&jobs, 0);
     visits.late = Some(late.clone());
     let loads = run(day, (2, 2), visits)?;
-    let input = "a job comes, and another one when it is done";
+    let input = "a job arrives, and another one when it is done";
     let told = vec![jobs[0].1.choices(), late.1.choices()];
     equal(
         &format!("{input}: what the clients receive"),
@@ -1112,12 +1113,12 @@ pub fn cancelled_rows_leave_before_it_waits(day: &Day) -> Outcome {
     visits.late = Some(late.clone());
     let loads = run(day, (2, 2), visits)?;
     let input =
-        "one of a job's two choices fails, the other is cancelled, and another job comes later";
+        "one of a job's two choices fails, the other is cancelled, and another job arrives later";
     // Two prefills, three steps of both rows, and one in which the cancelled row retires.
     let rows: Vec<usize> = loads.iter().take(6).map(|load| load.1 + load.2).collect();
     equal(&format!("{input}: rows after each of six turns"), Ok(rows), &vec![2, 2, 2, 2, 1, 0])
         .likely(
-        "a cancelled row has left `rows`, but the scheduler keeps it, cache and all, until its \
+        "a cancelled row has left `rows`, but the scheduler keeps it and its cache until its \
                 next step: ask `is_idle`",
     )?;
     equal(&format!("{input}: what the second client receives"), Ok(late.1.choices()), &vec![cat(0)])
@@ -1160,7 +1161,7 @@ pub fn the_same_text_at_any_load(day: &Day) -> Outcome {
         (day.run)(setup, visits)?;
         for (i, (at, ask, client)) in jobs.iter().enumerate() {
             let input =
-                format!("twelve jobs on {places} places: job {i}, which comes after turn {at}");
+                format!("twelve jobs on {places} places: job {i}, which arrives after turn {at}");
             let mut want: Vec<Told> = Vec::new();
             for index in 0..ask.prompts.len() * ask.n {
                 let tokens = alone(&model, &ask.params, &ask.prompts[index / ask.n], index)?;

@@ -17,8 +17,8 @@ use candle_core::{DType, Device, Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-// A softmax over up to 100 scores, gathered block by block in f32, next to one in one piece:
-// weighted means of numbers up to 1, errors of a few times 1e-7.
+// Compares a softmax over up to 100 scores, gathered block by block in f32, with one over
+// contiguous keys: weighted means of numbers up to 1, so errors of a few times 1e-7.
 const TOLERANCE: f32 = 2e-6;
 
 /// One operation on a pool.
@@ -40,7 +40,7 @@ pub struct PoolSeen {
 /// One operation on a cache of one layer. Keys are `(mark)`, values are `(-mark)`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Do {
-    /// Room for so many more positions of a sequence.
+    /// Reserves room for this many more positions of a sequence: (sequence, positions).
     Reserve(usize, usize),
     /// One flat step: for each sequence, the marks of its new tokens.
     Feed(Vec<(usize, Vec<f32>)>),
@@ -62,11 +62,11 @@ pub struct Seen {
     pub free: Vec<u32>,
     /// The marks that each sequence holds, read through its blocks, if there was a step.
     pub marks: Vec<(usize, Vec<f32>)>,
-    /// Positions reserved and used, if asked for.
+    /// Positions reserved and used, if requested.
     pub usage: Option<(usize, usize)>,
 }
 
-/// What to build a cache of, and whether to ask for its usage.
+/// The parameters of a cache, and whether to report its usage.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
     pub blocks: usize,
@@ -74,7 +74,7 @@ pub struct Setup {
     pub usage: bool,
 }
 
-/// A queries' numbers, all keys and values, a block table, the visible positions, and the head;
+/// The queries' numbers, all keys and values, a block table, the visible positions, and the head;
 /// `(kv_heads, block_size, width)`.
 pub struct Asked<'a> {
     pub queries: &'a [Vec<f32>],
@@ -99,11 +99,11 @@ pub struct Day {
     pub slot: fn(&[u32], usize, usize) -> u32,
     pub run: fn(Setup, &[Do]) -> Result<Vec<Seen>>,
     pub flat_step: fn(&dyn Model, &[Part]) -> Result<Step>,
-    /// The attention of each query, finished.
+    /// Returns the final attention of each query.
     pub attend_blocks: fn(&Asked) -> Vec<Vec<f32>>,
     pub attend_pages: fn(&Tensor, &View, &Pages) -> Result<Tensor>,
     pub generate: Generate,
-    /// A cache of so many layers, blocks and positions in a block.
+    /// Creates a cache with this many layers, blocks, and positions per block.
     pub new_cache: fn(usize, usize, usize) -> Result<Box<dyn Batch>>,
 }
 
@@ -218,8 +218,8 @@ macro_rules! implementation {
     }};
 }
 
-/// A flat step of these marks, and its keys and values, `(1, 1, N, 1)`. `held` says how many
-/// positions a sequence holds.
+/// Returns a flat step of these marks, with its keys and values, `(1, 1, N, 1)`. `held` returns the
+/// number of positions that a sequence holds.
 pub fn fed(
     parts: &[(usize, Vec<f32>)],
     held: impl Fn(usize) -> usize,
@@ -243,8 +243,8 @@ pub fn fed(
     Ok((step, k, v))
 }
 
-/// The marks that each sequence holds, read through its blocks. A mark whose value isn't its
-/// negative reads as NaN; positions without a block are missing.
+/// Returns the marks that each sequence holds, read through its blocks. A mark whose value isn't
+/// its negative reads as NaN; positions without a block are missing.
 pub fn marks(
     view: &View,
     tables: &[(usize, Vec<u32>, usize)],
@@ -274,7 +274,7 @@ fn setup(blocks: usize, block_size: usize) -> Setup {
     Setup { blocks, block_size, usage: false }
 }
 
-/// Marks `from`, `from + 1`, … of `len` new tokens.
+/// Returns the marks `from`, `from + 1`, … of `len` new tokens.
 fn run_of(from: usize, len: usize) -> Vec<f32> {
     (from..from + len).map(|mark| mark as f32).collect()
 }
@@ -287,7 +287,7 @@ pub fn blocks_are_taken_in_order(day: &Day) -> Outcome {
     let input = "a pool of 4: take two, release block 0, take three";
     let want = PoolSeen { taken: vec![0, 1, 2, 3, 0], counts: vec![1; 4], free: vec![] };
     equal(&format!("{input}: blocks taken, holders of each, free"), (day.pool)(4, &script), &want)
-        .likely("the block that has been free for longest is at the front of `free`")
+        .likely("the block that has been free the longest is at the front of `free`")
 }
 
 pub fn an_empty_pool_is_an_error(day: &Day) -> Outcome {
@@ -312,7 +312,7 @@ pub fn the_last_holder_frees_a_block(day: &Day) -> Outcome {
         let times = script.iter().filter(|what| matches!(what, Release(_))).count();
         let input = format!("{input}, {times} releases in all: blocks taken, holders, free");
         equal(&input, (day.pool)(3, &script), &want)
-            .likely("a block is free when nobody holds it any more, and goes to the back")?;
+            .likely("a block without holders is free, and goes to the back of the list")?;
     }
     Ok(())
 }
@@ -369,7 +369,7 @@ pub fn slots_by_hand(day: &Day) -> Outcome {
         let input =
             format!("blocks {blocks:?} of {block_size} positions: the slot of position {position}");
         equal(&input, Ok((day.slot)(&blocks, position, block_size)), &want)
-            .likely("the table says which block; the slots of a block lie next to each other")?;
+            .likely("the table gives the block; a block's slots are adjacent")?;
     }
     Ok(())
 }
@@ -434,7 +434,7 @@ pub fn keys_and_values_come_back_in_order(day: &Day) -> Outcome {
 
 // 21.5
 
-/// What a step says: ids, positions, chunks as (sequence, start, new), and the columns of its logits.
+/// The contents of a step: ids, positions, chunks as (sequence, start, new), and logits columns.
 type Line = (Vec<u32>, Vec<u32>, Vec<(usize, usize, usize)>, String);
 
 fn line(step: Result<Step>) -> Result<Line> {
@@ -474,7 +474,7 @@ pub fn a_line_by_hand(day: &Day) -> Outcome {
 
 pub fn lines_that_are_none(day: &Day) -> Outcome {
     let model = small_model();
-    refused("no sequence at all", line((day.flat_step)(&model, &[])), &["empty"])?;
+    refused("no sequences", line((day.flat_step)(&model, &[])), &["empty"])?;
     let twice = [(1, 0, vec![5]), (1, 1, vec![6])];
     refused("a sequence twice", line((day.flat_step)(&model, &twice)), &["twice"])?;
     let past = [(1, 0, vec![5]), (2, 19, vec![6, 7])];
@@ -486,7 +486,8 @@ pub fn lines_that_are_none(day: &Day) -> Outcome {
 // 21.6
 
 pub fn blocks_by_hand(day: &Day) -> Outcome {
-    // One head of one number, blocks of 2. Scores are the keys; equal keys make a plain mean.
+    // One head of one number, blocks of 2. The scores are the keys, and equal keys produce a plain
+    // mean.
     let keys = [0.0; 8];
     let values = [1.0, 2.0, 40.0, 50.0, 7.0, 8.0, 300.0, 400.0];
     for (table, visible, want) in [
@@ -517,7 +518,7 @@ pub fn blocks_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Random blocks, and sequences in random ones of them.
+/// Random blocks, and sequences that each use a random choice of them.
 struct Case {
     q: Tensor,
     view: View,
@@ -526,7 +527,7 @@ struct Case {
     pages: Arc<Pages>,
 }
 
-/// Sequences of `(len, new)` positions, each in blocks of its own, in random order.
+/// Builds sequences of `(len, new)` positions, each in its own blocks, in random order.
 fn case(
     seed: u64,
     heads: (usize, usize),
@@ -559,7 +560,7 @@ fn case(
     Ok(Case { q, view: View { k, v, pages: Some(pages.clone()) }, dense, pages })
 }
 
-/// Compares the attention over pages with attention over each sequence in one piece.
+/// Compares attention over pages with attention over each sequence's contiguous keys and values.
 fn as_one_piece(day: &Day, input: &str, case: &Case) -> Outcome {
     let got = (day.attend_pages)(&case.q, &case.view, &case.pages)?;
     let mut first = 0;
@@ -637,7 +638,7 @@ fn group(name: &str) -> Result<Group> {
     serde_json::from_value(group).map_err(|e| Error::Msg(format!("day15.json: {e}")))
 }
 
-/// Loads an embedded model whose attention over pages is the code under check.
+/// Loads an embedded model whose attention over pages is the code being checked.
 fn model(day: &Day, name: &str) -> Result<impl Model> {
     let ops = own_ops::with_pages(day.attend_pages);
     load_transformer(&models_dir()?.join(name), DType::F32, &device()?, &ops)
@@ -650,7 +651,7 @@ fn request<'a>(model: &dyn Model, prompt: &[u32], most: usize, eos: &[u32]) -> R
     request
 }
 
-/// The ids of every row.
+/// Returns the ids of every row.
 fn by_row(tokens: &[Token]) -> BTreeMap<usize, Vec<u32>> {
     let mut rows: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for token in tokens {
@@ -670,7 +671,7 @@ pub fn every_sequence_equals_hf(day: &Day) -> Outcome {
         let want: BTreeMap<usize, Vec<u32>> =
             group.texts.iter().map(|text| text.new_ids.clone()).enumerate().collect();
         let input = format!(
-            "{}, {} prompts in one line, blocks of {block_size}: tokens by row",
+            "{}, {} prompts in one flat step, blocks of {block_size}: tokens by row",
             group.model,
             group.texts.len()
         );
@@ -681,7 +682,7 @@ pub fn every_sequence_equals_hf(day: &Day) -> Outcome {
 
 pub fn what_does_not_fit_is_refused(day: &Day) -> Outcome {
     let good = || case(31, (4, 2), 4, &[(6, 2), (5, 1)]);
-    as_one_piece(day, "blocks of 4, and what fits", &good()?)?;
+    as_one_piece(day, "blocks of 4, valid arguments", &good()?)?;
     let attend = |case: Case, pages: Pages| (day.attend_pages)(&case.q, &case.view, &pages);
     let changed = |change: fn(&mut Pages)| -> Result<Tensor> {
         let case = good()?;
@@ -715,7 +716,7 @@ pub fn what_does_not_fit_is_refused(day: &Day) -> Outcome {
     refused("3 query heads, 2 key/value heads", attend(case, pages), &["evenly"])
 }
 
-/// A step of `rows` rows of `new` tokens, and random queries, keys and values for it.
+/// Builds a step of `rows` rows of `new` tokens, with random queries, keys and values.
 fn rectangle(
     random: &mut Random,
     rows: usize,
@@ -765,7 +766,7 @@ pub fn rows_of_a_rectangle_are_sequences(day: &Day) -> Outcome {
     refused("a step of 3 rows after 2", cache.begin(&three), &["rows"])?;
     let (mut gap, ..) = rectangle(&mut Random::new(1), 1, 1)?;
     gap.chunks = Some(vec![Chunk { sequence: 70, start: 5, new: 1 }]);
-    refused("an empty sequence goes on at position 5", cache.begin(&gap), &["holds 0"])?;
+    refused("an empty sequence that continues at position 5", cache.begin(&gap), &["holds 0"])?;
     refused("a row that isn't there is selected", cache.select(&[2]), &["row 2"])?;
     refused("another cache joins", cache.join(&dense), &["join"])?;
     refused("a column is trimmed", cache.trim(1), &["padding"])?;
@@ -829,7 +830,7 @@ pub fn forks_that_differ_do_not_meet(day: &Day) -> Outcome {
     ];
     let seen = (day.run)(setup(12, 4), &script)?;
     let text = |more: Vec<f32>| [run_of(10, 6), more].concat();
-    let input = "blocks of 4; 1 holds 6 positions; 2 and 3 are forks; each writes marks of its own";
+    let input = "blocks of 4; 1 holds 6 positions; 2 and 3 are forks; each writes its own marks";
     let want = (vec![3, 1, 1, 1], 8);
     let mut counts: Vec<u32> = seen[3].counts.iter().copied().filter(|count| *count > 0).collect();
     counts.sort_unstable_by(|a, b| b.cmp(a));
@@ -838,7 +839,7 @@ pub fn forks_that_differ_do_not_meet(day: &Day) -> Outcome {
         Ok((counts, seen[3].free.len())),
         &want,
     )
-    .likely("the last holder of a block need not copy it; a copied block has one holder")?;
+    .likely("the last holder of a block doesn't need to copy it; a copied block has one holder")?;
     let want =
         vec![(1, text(run_of(100, 1))), (2, text(run_of(200, 1))), (3, text(run_of(300, 1)))];
     equal(&format!("{input}: marks"), Ok(seen[3].marks.clone()), &want)
@@ -924,7 +925,9 @@ pub fn samples_share_their_prompt(day: &Day) -> Outcome {
     let want = want?;
     let new: usize = want.values().map(|ids| ids.len() - 1).sum();
     equal(input, tokens.map(|tokens| by_row(&tokens)), &want)
-        .likely("each sample is what it would be alone, though they share the prompt's blocks")?;
+        .likely(
+            "each sample is what it would be alone, even though they share the prompt's blocks",
+        )?;
     let one = Request::new(model.config(), &prompt[..1], 3, Box::new(argmax));
     let two = Request::new(model.config(), &prompt[..1], 3, Box::new(argmax));
     (day.generate)(&model, &tokenizer, vec![one, two], 40, 4)?; // nothing to share in one token
@@ -952,7 +955,7 @@ pub fn beams_are_forks(day: &Day) -> Outcome {
     let want = search(&mut BatchCache::new(layers, None))?;
     let mut cache = (day.new_cache)(layers, 60, 4)?;
     equal("story-3m, 4 beams, blocks of 4: the hypotheses", search(&mut *cache), &want)
-        .likely("a beam that goes on twice is forked, and both forks write their own next token")
+        .likely("a beam that continues twice is forked, and both forks write their own next token")
 }
 
 // 21.9
@@ -1006,7 +1009,7 @@ pub fn the_last_block_is_reused_first(day: &Day) -> Outcome {
         let seen = last(day, setup(5, 4), &script)?;
         let input = format!("5 blocks of 4; 0 to 3 hold a sequence, which is truncated to {len}");
         equal(&format!("{input}: free blocks in order"), Ok(seen.free), &want).likely(
-            "release the last block first: what comes first is worth keeping for longest",
+            "release the last block first: the first blocks are worth keeping the longest",
         )?;
     }
     let script = [
@@ -1023,7 +1026,7 @@ pub fn the_last_block_is_reused_first(day: &Day) -> Outcome {
         .likely("`release` returns a sequence's blocks from its last to its first")
 }
 
-/// One random operation on a cache, and what it should lead to. None: it is refused.
+/// Returns a random operation on a cache, and applies it to `plain`.
 fn operate(random: &mut Random, plain: &mut BTreeMap<usize, Vec<f32>>, mark: &mut usize) -> Do {
     let known: Vec<usize> = plain.keys().copied().collect();
     let any = |random: &mut Random| known[random.below(known.len())];
@@ -1087,7 +1090,7 @@ pub fn any_order_of_operations(day: &Day) -> Outcome {
             super::checks::ensure(
                 &format!("{input} (operation {i}): counts of holders, and free blocks"),
                 ok,
-                "the counts are not the numbers of tables that name each block",
+                "a block's count isn't the number of tables that contain it",
             )?;
         }
     }
@@ -1125,7 +1128,7 @@ pub fn reserved_and_used(day: &Day) -> Outcome {
     for (what, script, want) in cases {
         let input = format!("blocks of 4; {what}: positions reserved, positions used");
         equal(&input, Ok(usage(&script)?), &Some(want))
-            .likely("blocks and positions that are shared exist once")?;
+            .likely("shared blocks and positions count once")?;
     }
     Ok(())
 }

@@ -8,18 +8,18 @@ use candecode::kit::{Model, Request, Token, Tokenizer};
 use candle_core::{DType, Error, Result};
 use std::collections::BTreeMap;
 
-/// One operation on a cache and what is known of it. A text is a list of tokens and a salt.
+/// One operation on a cache and its index of known blocks. A text is a list of tokens and a salt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Do {
-    /// Sequence `.0` runs with this text: it starts with what is known, its other blocks are taken
-    /// (evicting what they held), and then all its full blocks are remembered.
+    /// Sequence `.0` runs with this text: it starts with the known blocks, takes its other blocks
+    /// (evicting their contents), and then remembers all its full blocks.
     Run(usize, Vec<u32>, &'static str),
-    /// As `Run`, but nothing is evicted and nothing remembered. A sequence that holds positions
+    /// Like `Run`, but nothing is evicted or remembered. A sequence that already holds positions
     /// only grows.
     Hold(usize, Vec<u32>, &'static str),
     /// Records that blocks 0, 1, 2, … hold the full blocks of a text.
     Know(Vec<u32>, &'static str),
-    /// Removes a block from what is known.
+    /// Removes a block from the known ones.
     Forget(u32),
     /// Sequence `.0` starts with these blocks.
     Adopt(usize, Vec<u32>),
@@ -51,7 +51,8 @@ pub struct Seen {
 /// A prompt, the most new tokens, and a salt.
 pub type Ask = (Vec<u32>, usize, &'static str);
 
-/// Requests that run together, and the step before which each arrives; blocks, and their size.
+/// Requests that run together, and the step before which each arrives; the number of blocks, and
+/// their size.
 pub struct Served<'a> {
     pub model: &'a dyn Model,
     pub tokenizer: &'a Tokenizer,
@@ -68,7 +69,7 @@ pub type Texts = (Vec<Token>, usize, usize, (usize, usize));
 #[derive(Clone, Copy)]
 pub struct Day {
     pub hashes: fn(&[u32], usize, &str) -> Vec<u64>,
-    /// A script on a cache of so many blocks of so many positions.
+    /// Runs a script on a cache with this many blocks of this many positions.
     pub run: fn(usize, usize, &[Do]) -> Result<Vec<Seen>>,
     pub serve: fn(&Served) -> Result<Texts>,
     /// The order of the waiting texts, after the texts in the first list have run.
@@ -200,7 +201,7 @@ macro_rules! implementation {
     }};
 }
 
-/// Makes a greedy request.
+/// Builds a greedy request.
 pub fn request<'a>(model: &dyn Model, (prompt, most, salt): &Ask) -> Request<'a> {
     let mut request = Request::new(model.config(), prompt, *most, Box::new(argmax));
     request.eos_token_ids = vec![0];
@@ -208,7 +209,7 @@ pub fn request<'a>(model: &dyn Model, (prompt, most, salt): &Ask) -> Request<'a>
     request
 }
 
-/// Tokens `from`, `from + 1`, ….
+/// Returns the tokens `from`, `from + 1`, ….
 fn text(from: u32, len: u32) -> Vec<u32> {
     (from..from + len).collect()
 }
@@ -237,7 +238,7 @@ pub fn a_hash_stands_for_the_whole_text(day: &Day) -> Outcome {
     let hashes = |tokens: &[u32], salt: &str| (day.hashes)(tokens, 4, salt);
     let (a, b) = (hashes(&one, ""), hashes(&longer, ""));
     equal(
-        "two texts that begin with the same 8 tokens: same hashes of two blocks",
+        "two texts that start with the same 8 tokens: the same hashes of two blocks",
         Ok(a.len() == 2 && a[..] == b[..2]),
         &true,
     )?;
@@ -247,9 +248,13 @@ pub fn a_hash_stands_for_the_whole_text(day: &Day) -> Outcome {
         a[1] != c[1],
         "they are equal; a key depends on all tokens before it, so the hash must, too",
     )?;
-    ensure("blocks 1 2 3 4 and 50 51 52 53 of one text", a[0] != a[1], "one hash for both")?;
+    ensure("blocks 1 2 3 4 and 50 51 52 53 of one text", a[0] != a[1], "both have the same hash")?;
     let d = hashes(&one, "key");
-    ensure("the same text with another salt", a[0] != d[0] && a[1] != d[1], "a hash is the same")
+    ensure(
+        "the same text with another salt",
+        a[0] != d[0] && a[1] != d[1],
+        "one of the hashes is the same",
+    )
 }
 
 // 22.2
@@ -370,7 +375,7 @@ pub fn full_blocks_become_known(day: &Day) -> Outcome {
     let want = vec![(0, text(1, 4)), (1, text(5, 4))];
     let input = "blocks of 4; sequence 1 holds 1 to 10: known blocks and their tokens";
     equal(input, last(day, 5, &script).map(|seen| seen.known), &want)
-        .likely("every full block is known, and one that will still be written is not")?;
+        .likely("every full block becomes known, but not one that is still being filled")?;
     // The text is longer than what the cache holds: its newest token has not been fed.
     let script = [Do::Hold(1, text(1, 7), ""), Do::Remember(1, text(1, 8), "")];
     let input = "blocks of 4; sequence 1 holds 7 positions of 1 to 8: known blocks";
@@ -382,8 +387,8 @@ pub fn full_blocks_become_known(day: &Day) -> Outcome {
         Do::Remember(1, text(1, 9), ""),
         Do::Lookup(text(1, 9), ""),
     ];
-    let input = "blocks of 4; sequence 1 is remembered with 1 to 5, and again with 1 to 9: known \
-                 blocks of it";
+    let input = "blocks of 4; sequence 1 is remembered with 1 to 5, and again with 1 to 9: its \
+                 known blocks";
     equal(input, last(day, 9, &script).map(|seen| seen.found), &vec![0, 1])
         .likely("a block that is known already is still the parent of the next one")
 }
@@ -456,8 +461,8 @@ pub fn evicting_a_copy_forgets_nothing(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Random texts over two tokens, so that prefixes repeat. Whatever block a text starts with must
-/// hold that text's tokens, and have been filled after the same ones.
+/// Random texts over two tokens, so that prefixes repeat. Any block that a text starts with must
+/// hold that text's tokens, and must have been filled after the same preceding tokens.
 pub fn no_text_gets_another_ones_blocks(day: &Day) -> Outcome {
     let mut random = Random::new(225);
     for round in 0..20 {
@@ -478,7 +483,7 @@ pub fn no_text_gets_another_ones_blocks(day: &Day) -> Outcome {
             script.push(Do::Run(id, tokens, ""));
         }
         let seen = (day.run)(blocks, 4, &script)?;
-        // What each block holds, as the script fills it: its whole text up to its end.
+        // The contents of each block as the script fills it: the whole text up to the block's end.
         let mut holds: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (i, (what, seen)) in script.iter().zip(&seen).enumerate() {
             let Do::Run(id, tokens, _) = what else { continue };
@@ -489,7 +494,7 @@ pub fn no_text_gets_another_ones_blocks(day: &Day) -> Outcome {
                      block {block}, which holds the end of"
                 );
                 equal(&input, Ok(holds.get(block).cloned().unwrap_or_default()), &want.to_vec())
-                    .likely("what is overwritten has to be forgotten first")?;
+                    .likely("a block must be forgotten before it's overwritten")?;
             }
             let table = seen.tables.iter().find(|(other, ..)| other == id);
             for (place, block) in table.iter().flat_map(|(_, blocks, _)| blocks).enumerate() {
@@ -525,7 +530,7 @@ fn alone(model: &dyn Model, tokenizer: &Tokenizer, ask: &Ask) -> Result<Vec<u32>
     Ok(tokens?.iter().map(|token| token.id).collect())
 }
 
-/// Serves the requests, checks that each text is what it is alone, and returns the positions
+/// Serves the requests, checks that each text is the one generated alone, and returns the positions
 /// computed, the blocks known, and the tokens looked up and found.
 fn as_alone(
     day: &Day,
@@ -563,7 +568,7 @@ pub fn a_shared_prompt_is_computed_once(day: &Day) -> Outcome {
         "{input}: positions computed, blocks known at the end, prompt tokens (looked up, found)"
     );
     equal(&input, Ok(got), &(2 * (42 + 2) + fed, known.max(20), (4 * 42, 2 * 40)))
-        .likely("remember the blocks after the step that fills them, and start with what is known")
+        .likely("remember the blocks after the step that fills them, and start with the known ones")
 }
 
 pub fn in_few_blocks_every_text_is_its_own(day: &Day) -> Outcome {
@@ -578,7 +583,7 @@ pub fn in_few_blocks_every_text_is_its_own(day: &Day) -> Outcome {
         }
         let served =
             Served { model: &model, tokenizer: &tokenizer, asks: &asks, blocks, block_size: 4 };
-        let input = format!("12 prompts with prefixes in common, {blocks} blocks of 4");
+        let input = format!("12 prompts with common prefixes, {blocks} blocks of 4");
         as_alone(day, &input, &served)
             .map(drop)
             .likely("if 22.5 passes: is evict asked for as many blocks as the step will take?")?;
@@ -600,5 +605,5 @@ pub fn the_longest_prefix_runs_first(day: &Day) -> Outcome {
     ];
     let input = "blocks of 4; 1 to 16 and 50 to 57 are known; six prompts wait: their order";
     equal(input, (day.order)(&known, &waiting, 4), &vec![3, 2, 5, 1, 0, 4])
-        .likely("more known blocks first; equal ones in order of arrival")
+        .likely("more known blocks first; ties in order of arrival")
 }

@@ -40,13 +40,13 @@ impl Ask {
     }
 }
 
-/// What a scheduler is made of.
+/// The parts of a scheduler.
 pub struct Setup<'a> {
     pub model: &'a dyn Model,
     pub tokenizer: &'a Tokenizer,
     pub blocks: usize,
     pub block_size: usize,
-    /// Tokens in a step, and sequences at a time.
+    /// The maximum number of tokens per step, and of running sequences.
     pub limits: (usize, usize),
     /// Whether prefixes are shared.
     pub prefixes: bool,
@@ -61,7 +61,8 @@ pub enum Do {
     Schedule,
     Preempt,
     Cancel(usize),
-    /// Turns made-up logits of the last plan into tokens: each sequence's next token is this one.
+    /// Turns made-up logits for the last plan into tokens, so that each sequence's next token is
+    /// this one.
     Tokens(u32),
     Step,
 }
@@ -78,7 +79,7 @@ pub struct Seen {
     pub tokens: Vec<Token>,
     /// The id and tokens of each running sequence.
     pub running: Vec<(usize, Vec<u32>)>,
-    /// The ids of the waiting ones.
+    /// The ids of the waiting requests.
     pub waiting: Vec<usize>,
     /// The number of free blocks.
     pub free: usize,
@@ -148,7 +149,7 @@ macro_rules! implementation {
     }};
 }
 
-/// A model whose logits no check looks at.
+/// Returns a model whose logits no check uses.
 fn idle_model() -> Fake {
     Fake::wants(2000, 300, 0, |ids| ids[ids.len() - 1] + 1)
 }
@@ -171,7 +172,7 @@ fn submit(id: usize, len: usize, most: usize) -> Do {
     Do::Submit(Ask::new(id, len, most))
 }
 
-/// The last plan of a script.
+/// Returns the last plan of a script.
 fn plan(seen: &[Seen]) -> Vec<Part> {
     seen.last().map(|seen| seen.plan.clone()).unwrap_or_default()
 }
@@ -193,7 +194,7 @@ pub fn what_can_never_finish_is_refused(day: &Day) -> Outcome {
     )
     .likely("12 + 9 = 21, and the last token is never fed: 20 positions are enough")?;
     refused(&format!("{input}, a prompt of 12, 10 new"), one(12, 10), &["21", "20"])
-        .likely("it would run until the blocks end, and be preempted for ever")?;
+        .likely("it would run until it has used all blocks, and be preempted forever")?;
     refused(&format!("{input}, a prompt of 3, 0 new"), one(3, 0), &["max_new_tokens"])
 }
 
@@ -223,7 +224,7 @@ pub fn the_youngest_goes_to_the_front(day: &Day) -> Outcome {
     let seen = planned(day, 9, (9, 8), script)?;
     let input = "blocks of 4; 0 (6 tokens) and 1 (3) run and have a new token, 2 waits; the youngest is preempted";
     equal(&format!("{input}: (running, waiting)"), Ok(ids(&seen[5])), &(vec![0], vec![1, 2]))
-        .likely("it has waited already: it goes to the front of the queue")?;
+        .likely("it has already waited, so it goes to the front of the queue")?;
     equal(
         &format!("{input}: free blocks, preemptions"),
         Ok((seen[5].free, seen[5].preemptions)),
@@ -244,7 +245,7 @@ pub fn the_youngest_goes_to_the_front(day: &Day) -> Outcome {
         Ok(plan(&seen)),
         &vec![(0, 0, 4)],
     )
-    .likely("it keeps its tokens, the new one, too, and all of them are computed again")
+    .likely("it keeps its tokens, including the new one, and all of them are recomputed")
 }
 
 // 23.3
@@ -287,13 +288,13 @@ pub fn a_long_prompt_goes_on_where_it_was(day: &Day) -> Outcome {
     ];
     let seen = planned(day, 30, (99, 9), script)?;
     let plans: Vec<_> = [1, 3, 5, 7].iter().flat_map(|i| seen[*i].plan.clone()).collect();
-    let input = "a prompt of 20, first 6 tokens of budget, then 9, 9 and 9: (sequence, start, new)";
+    let input = "a prompt of 20, a budget of 6 tokens, then 9, 9 and 9: (sequence, start, new)";
     equal(input, Ok(plans), &vec![(0, 0, 6), (0, 6, 9), (0, 15, 5), (0, 20, 1)])
-        .likely("what a sequence lacks is its tokens minus what the cache holds of them")
+        .likely("a sequence still needs its tokens minus those in the cache")
 }
 
 pub fn blocks_are_taken_from_the_youngest(day: &Day) -> Outcome {
-    // Prompts that fill their blocks: the next token of each needs a new one.
+    // Prompts that exactly fill their blocks, so that the next token of each needs a new block.
     for (blocks, lens, want, left, waits) in [
         (6, vec![4, 4, 4], vec![(0, 4, 1), (1, 4, 1), (2, 4, 1)], vec![0, 1, 2], vec![]),
         (5, vec![4, 4, 4], vec![(0, 4, 1), (1, 4, 1)], vec![0, 1], vec![2]),
@@ -310,11 +311,11 @@ pub fn blocks_are_taken_from_the_youngest(day: &Day) -> Outcome {
         let seen = planned(day, blocks, (1000, 9), script)?;
         let end = seen.last().map(ids).unwrap_or_default();
         let input = format!(
-            "{blocks} blocks of 4; prompts of {lens:?} run, and each needs a position more: plan, \
+            "{blocks} blocks of 4; prompts of {lens:?} run, and each needs 1 more position: plan, \
              (running, waiting)"
         );
         equal(&input, Ok((plan(&seen), end)), &(want, (left, waits)))
-            .likely("the oldest keeps going; room is made at the other end")?;
+            .likely("the oldest continues; the youngest is preempted to make room")?;
     }
     Ok(())
 }
@@ -355,10 +356,10 @@ pub fn prompts_start_while_blocks_are_left(day: &Day) -> Outcome {
             "{blocks} blocks of 4; prompts of 6, 9 and 2 wait: plan, (free blocks, waiting)"
         );
         equal(&input, Ok(got), &(want, Some(rest))).likely(
-            "first come, first served: what doesn't fit is waited for, and holds nothing",
+            "first come, first served: a prompt that doesn't fit holds nothing, and the rest wait",
         )?;
     }
-    // All tokens that a text has so far need blocks. Those that it may get don't.
+    // All tokens that a text already has need blocks. Future tokens don't.
     for (blocks, want, free) in [(7, vec![(0, 0, 16), (1, 0, 4)], 2), (6, vec![(0, 0, 16)], 2)] {
         let script = vec![submit(0, 16, 1), submit(1, 12, 9), Do::PlanWaiting(20)];
         let seen = planned(day, blocks, (1000, 9), script)?;
@@ -368,8 +369,8 @@ pub fn prompts_start_while_blocks_are_left(day: &Day) -> Outcome {
         );
         let got = (plan(&seen), seen.last().map_or(0, |seen| seen.free));
         equal(&input, Ok(got), &(want, free)).likely(
-            "a text starts if all its tokens fit, and takes the blocks of its first piece; what \
-             it may become isn't counted",
+            "a text starts if all its tokens fit, and takes the blocks of its first piece; its \
+             future tokens aren't counted",
         )?;
     }
     Ok(())
@@ -391,9 +392,9 @@ pub fn a_known_prefix_is_not_scheduled(day: &Day) -> Outcome {
             vec![submit(0, 14, 4), Do::Schedule, Do::Tokens(77), Do::Submit(same), Do::Schedule];
         Ok(plan(&(day.run)(&setup, script)?))
     };
-    let input = "a prompt of 14 has run, and comes again, blocks of 4: the plan";
+    let input = "a prompt of 14 has run and arrives again, blocks of 4: the plan";
     equal(&format!("{input}, prefixes shared"), run(true), &vec![(0, 14, 1), (1, 12, 2)])
-        .likely("what day 22 knows of the prompt needs no computing")?;
+        .likely("the prompt's known blocks (day 22) need no computing")?;
     equal(&format!("{input}, not shared"), run(false), &vec![(0, 14, 1), (1, 0, 14)])?;
     // Request 2 begins like 0, whose blocks are free by then: it finds two and lacks three.
     let setup = Setup {
@@ -414,7 +415,7 @@ pub fn a_known_prefix_is_not_scheduled(day: &Day) -> Outcome {
         "6 blocks of 4; a prompt of 12 has run and ended; a prompt of 8 and one of 20, which \
                  begins with 8 tokens of the first, wait: plan, free blocks";
     equal(input, Ok(got), &(vec![(1, 0, 8)], 4))
-        .likely("what can't start holds nothing, not even its known prefix")
+        .likely("a request that can't start holds nothing, not even its known prefix")
 }
 
 // 23.5
@@ -444,7 +445,7 @@ pub fn a_preempted_sequence_waits_a_step(day: &Day) -> Outcome {
     let got = (plan(&seen), seen.last().map(ids).unwrap_or_default());
     let got = (got, seen.last().map_or(0, |seen| seen.preemptions));
     let input = "5 blocks of 4; 0 and 1 have the same prompt of 8, each in two blocks of its own, \
-         and go on: (plan, (running, waiting)), preemptions";
+         and continue: (plan, (running, waiting)), preemptions";
     equal(input, Ok(got), &((vec![(0, 8, 1)], (vec![0], vec![1])), 1)).likely(
         "if it started again at once, it would take the blocks that others are about to need",
     )
@@ -500,7 +501,7 @@ pub fn a_piece_leads_to_no_token(day: &Day) -> Outcome {
     equal(input, Ok([3, 5, 7].map(tokens)), &[vec![], vec![(0, 78), (1, 78)], vec![(0, 79)]])
         .likely("only a sequence whose tokens are all computed gets its next one")?;
     let free = [3, 5, 7].map(|i| seen[i].free);
-    equal("… and the free blocks, of 9 of 4", Ok(free), &[7, 6, 9])
+    equal("… and the free blocks, out of 9 blocks of 4", Ok(free), &[7, 6, 9])
         .likely("a sequence that ends releases its blocks")
 }
 
@@ -558,9 +559,9 @@ fn serve(
     }
     let Some(end) = seen.last() else { return Ok((all, 0)) };
     equal(&format!("{input}: (running, waiting) at the end"), Ok(ids(end)), &(vec![], vec![]))
-        .likely("every step must bring somebody closer to the end")?;
+        .likely("every step must bring some request closer to its end")?;
     equal(&format!("{input}: free blocks at the end"), Ok(end.free), &setup.blocks)
-        .likely("whoever leaves releases its blocks")?;
+        .likely("a request that leaves must release its blocks")?;
     Ok((all, end.preemptions))
 }
 
@@ -639,7 +640,9 @@ pub fn sampled_it_equals_alone(day: &Day) -> Outcome {
         let input = format!("story-230k, sampled, {blocks} blocks of 4, 7 tokens per step");
         let (got, _) = serve(day, &input, &setup, &arrivals, None)?;
         equal(&format!("{input}: tokens by row"), Ok(got), &want)
-            .likely("a preempted text goes on where it was: no random number is drawn twice")?;
+            .likely(
+                "a preempted text continues where it stopped: no random number is drawn twice",
+            )?;
     }
     Ok(())
 }
@@ -724,7 +727,8 @@ pub fn shares_by_hand(day: &Day) -> Outcome {
         (vec![], 9, vec![]),
         (vec![4000, 3, 5], 512, vec![504, 3, 5]),
     ] {
-        let input = format!("prompts that lack {lacks:?}, a budget of {budget}: their shares");
+        let input =
+            format!("prompts that still need {lacks:?}, a budget of {budget}: their shares");
         equal(&input, Ok((day.shares)(&lacks, budget)), &want)?;
     }
     Ok(())
@@ -736,13 +740,14 @@ pub fn nobody_could_get_more(day: &Day) -> Outcome {
         let lacks: Vec<usize> = (0..random.below(7)).map(|_| random.below(30)).collect();
         let budget = random.below(90);
         let shares = (day.shares)(&lacks, budget);
-        let input = format!("prompts that lack {lacks:?}, a budget of {budget}: shares {shares:?}");
-        ensure(&input, shares.len() == lacks.len(), "not one for each")?;
+        let input =
+            format!("prompts that still need {lacks:?}, a budget of {budget}: shares {shares:?}");
+        ensure(&input, shares.len() == lacks.len(), "there isn't one share per prompt")?;
         let total: usize = shares.iter().sum();
         let want = budget.min(lacks.iter().sum());
         ensure(&input, total == want, &format!("they add up to {total}, not {want}"))?;
         for i in 0..lacks.len() {
-            ensure(&input, shares[i] <= lacks[i], &format!("prompt {i} gets more than it lacks"))?;
+            ensure(&input, shares[i] <= lacks[i], &format!("prompt {i} gets more than it needs"))?;
             let envied = |j: usize| shares[i] < lacks[i] && shares[j] > shares[i] + 1;
             if let Some(j) = (0..lacks.len()).find(|j| envied(*j)) {
                 ensure(&input, false, &format!("prompt {i} could get more, from prompt {j}"))?;

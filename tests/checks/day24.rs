@@ -49,7 +49,8 @@ pub trait Decoder<'a> {
     fn block(&mut self) -> Result<Vec<Token>>;
 }
 
-/// What `ModelTree` is made of: the model, processors, greedy, and the target's vocabulary.
+/// The parts of a `ModelTree`: the model, its processors, whether it is greedy, and the target's
+/// vocabulary.
 pub type Small = for<'a> fn(
     &'a dyn Model,
     Vec<Rc<dyn LogitsProcessor + 'a>>,
@@ -152,7 +153,7 @@ macro_rules! implementation {
     }};
 }
 
-/// Builds a tree from `(parent, token)` pairs, whose tokens are certain in a vocabulary of 12.
+/// Builds a tree from `(parent, token)` pairs. Each token has probability 1 in a vocabulary of 12.
 fn tree(root: u32, nodes: &[(usize, u32)]) -> DraftTree {
     let mut tree = DraftTree::new(root);
     for (parent, token) in nodes {
@@ -163,14 +164,14 @@ fn tree(root: u32, nodes: &[(usize, u32)]) -> DraftTree {
 
 const VOCAB: usize = 12;
 
-/// The tree of the chapter: 1 and 2 follow the root 9; 3 and 4 follow 1; 5 follows 2; 6 follows 3.
+/// The chapter's tree: 1 and 2 follow the root 9; 3 and 4 follow 1; 5 follows 2; 6 follows 3.
 fn example() -> DraftTree {
     tree(9, &[(0, 1), (0, 2), (1, 3), (1, 4), (2, 5), (3, 6)])
 }
 
 const EXAMPLE: &str = "root 9; 1 and 2 follow it; 3 and 4 follow 1; 5 follows 2; 6 follows 3";
 
-/// A random tree of `size` nodes.
+/// Builds a random tree of `size` nodes.
 fn random_tree(random: &mut Random, root: u32, size: usize) -> DraftTree {
     let mut tree = DraftTree::new(root);
     while tree.num_nodes() < size {
@@ -202,15 +203,15 @@ pub fn a_node_sees_its_ancestors(day: &Day) -> Outcome {
     equal(&what, Ok(got), &vec![1, 1, 0, 1, 0, 0, 1])?;
     let what = format!("{EXAMPLE}; past 2, first 5");
     equal(&what, Ok((day.mask)(&tree, 2, 5)), &want[5..].to_vec())
-        .likely("rows are of the nodes from `first` on; the columns are of all of them")
+        .likely("rows are for the nodes from `first` on; columns are for all nodes")
 }
 
-/// A model that answers from what its cache and the mask let each token see.
+/// Builds a model whose logits depend on what its cache and the mask let each token see.
 fn witness(context: usize, bound: usize) -> Witness {
     Witness::new(VOCAB, context, bound, mix)
 }
 
-/// Logits that depend on every token seen, on its position and on the order.
+/// Returns logits that depend on every token seen, its position and the order.
 fn mix(seen: &[(u32, u32)]) -> Vec<f32> {
     let step = |hash: u32, (id, at): &(u32, u32)| (hash * 31 + id + 53 * at + 1) % 65_521;
     let hash = seen.iter().fold(7, step);
@@ -235,7 +236,7 @@ pub fn a_step_by_hand(day: &Day) -> Outcome {
         let want = [5, 6, 6, 7, 7, 7, 8];
         let got = step.positions.to_vec2::<u32>();
         equal(&format!("{what}: positions"), got, &vec![want[first..].to_vec()])
-            .likely("siblings have one position: past, plus the node's depth")?;
+            .likely("siblings share a position: past plus the node's depth")?;
         let mask = step.mask.as_ref().map(|mask| mask.dims().to_vec());
         let want = Some(vec![1, 1, 7 - first, 12]);
         equal(&format!("{what}: the mask's shape"), Ok(mask), &want)?;
@@ -245,8 +246,8 @@ pub fn a_step_by_hand(day: &Day) -> Outcome {
     refused(what, (day.step)(&witness(8, 10), &tree, 5, 0), &["position", "context"])
 }
 
-/// Feeds `text`, then the tree in two steps, the second from `first` on. Returns the logits after
-/// each node.
+/// Feeds `text`, then the tree in two steps, the second starting at node `first`. Returns the
+/// logits after each node.
 fn fed(
     day: &Day,
     model: &dyn Model,
@@ -296,7 +297,7 @@ pub fn each_node_as_if_its_path_were_the_text(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// The plain way to the same numbers: each path is a text of its own, in a pass of its own.
+/// Compares with the plain method: each path is its own text, in its own pass.
 pub fn a_tree_equals_its_paths_one_by_one(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let text = tokenizer.encode("Lily and her dog went to the")?;
@@ -309,14 +310,14 @@ pub fn a_tree_equals_its_paths_one_by_one(day: &Day) -> Outcome {
             let step = Step::new(&*model, &whole, 0)?.with_logits(Logits::Last(1));
             let want = model.forward(&step, &mut NoCache)?.flatten_all()?;
             let got = Tensor::new(&logits[..], &device()?);
-            // Two orders of the same f32 sums: logits near 20 differ by some 1e-5.
+            // The same f32 sums in a different order: logits near 20 differ by about 1e-5.
             close(&format!("{name}, node {node} of the tree"), got, &want, 1e-3)?;
         }
     }
     Ok(())
 }
 
-/// Checks what each layer of the cache holds: the marks of these positions.
+/// Checks that each layer of the cache holds the marks of these positions.
 fn holds(what: &str, cache: &dyn Keeping, positions: &[u32]) -> Outcome {
     equal(&format!("{what}: len"), Ok(cache.len()), &positions.len())?;
     for layer in 0..LAYERS {
@@ -325,7 +326,7 @@ fn holds(what: &str, cache: &dyn Keeping, positions: &[u32]) -> Outcome {
         };
         let (k, v) = marked(&rows(&[positions]), layer)?;
         for (part, got, want) in [("keys", view.k, k), ("values", view.v, v)] {
-            // One head and index show the positions.
+            // One head and one index are enough to identify the positions.
             let row = |x: Tensor| x.narrow(1, 0, 1)?.narrow(3, 0, 1)?.flatten_all();
             close(
                 &format!("{what}: layer {layer}, {part}"),
@@ -393,14 +394,18 @@ pub fn a_greedy_walk_by_hand(day: &Day) -> Outcome {
         let got = (day.greedy)(&tree, &mut target);
         let what = format!("{EXAMPLE}; the target's choice after each node is {choices:?}");
         equal(&what, got, &Walk { path: path.clone(), next }).likely(
-            "go to the child with the target's token; where there is none, that token is next",
+            "go to the child with the target's token; if there is none, that token is next",
         )?;
-        equal(&format!("{what}: nodes that the target was asked about"), Ok(asked.take()), &path)?;
+        equal(
+            &format!("{what}: nodes whose target distribution was requested"),
+            Ok(asked.take()),
+            &path,
+        )?;
     }
     let spread = [0.1, 0.2, 0.4, 0.3].map(|p: f32| p);
     let got = (day.greedy)(&super::day::tree(0, &[(0, 3), (0, 2)]), &mut |_| Ok(spread.to_vec()));
     equal(
-        "3 and 2 follow 0; after every node 2 is the likeliest, then 3",
+        "3 and 2 follow 0; after every node, 2 is the most likely, then 3",
         got,
         &Walk { path: vec![0, 2], next: 2 },
     )
@@ -462,7 +467,7 @@ fn grow<'a>(
         let new = decoder.block()?;
         if new.is_empty() || tokens.len() > 2000 {
             return Err(candle_core::Error::Msg(format!(
-                "{} tokens, and a block of {} more: no end",
+                "{} tokens, and {} more in a block: the text doesn't end",
                 tokens.len(),
                 new.len()
             ))
@@ -507,7 +512,7 @@ pub fn any_tree_gives_the_same_text(day: &Day) -> Outcome {
         (2, vec![2, 1, 1, 1], vec![4], 40),
         (3, vec![1, 3], vec![7, 7, 2, 9, 1], 30),
         (4, vec![], vec![2, 3], 10),
-        (5, vec![4, 3, 2], vec![6, 10], 62), // as far as the context goes
+        (5, vec![4, 3, 2], vec![6, 10], 62), // to the end of the context
     ] {
         let model = witness(64, 200);
         let want = plain(&witness(64, 200), &tokenizer, &prompt, new)?;
@@ -520,7 +525,7 @@ pub fn any_tree_gives_the_same_text(day: &Day) -> Outcome {
         let got = grow(&what, &mut *decoder)?;
         equal_tokens(&what, Ok(ids(&got)), &ids(&want), &[])?;
         let finish = got.last().and_then(|token| token.finish);
-        equal(&format!("{what}: why it ends"), Ok(finish), &Some(FinishReason::Length))?;
+        equal(&format!("{what}: the finish reason"), Ok(finish), &Some(FinishReason::Length))?;
         for (i, (got, want)) in got.iter().zip(&want).enumerate() {
             // Both are log-softmaxes of the same logits.
             let row = |x: f32| Tensor::new(&[x], &Device::Cpu);
@@ -535,7 +540,7 @@ pub fn any_tree_gives_the_same_text(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// A model that shows its states: position and id of each token.
+/// A model whose hidden states are the position and id of each token.
 struct Showing(Witness);
 
 impl Model for Showing {
@@ -562,7 +567,7 @@ impl Model for Showing {
     }
 }
 
-/// Keeps the states that it is given, with the text, and drafts as `Guessing` does.
+/// Records the states it is given, with the text, and drafts like `Guessing`.
 struct Looking<'a> {
     guessing: Guessing,
     seen: &'a RefCell<Vec<(Vec<u32>, Option<Vec<Vec<f32>>>)>>,
@@ -661,12 +666,12 @@ pub fn the_text_ends_inside_a_block(day: &Day) -> Outcome {
         };
         let mut decoder = (day.decoder)(setup)?;
         let what = format!(
-            "a target that counts to 9 and ends, a drafter that knows it, {new} tokens at most"
+            "a target that counts to 9 and ends, a drafter that knows it, at most {new} tokens"
         );
         let got = grow(&what, &mut *decoder)?;
         equal(&what, Ok(ids(&got)), &want).likely("tokens after the end aren't pushed")?;
         equal(
-            &format!("{what}: why it ends"),
+            &format!("{what}: the finish reason"),
             Ok(got.last().and_then(|t| t.finish)),
             &Some(finish),
         )?;
@@ -682,7 +687,7 @@ pub fn the_text_ends_inside_a_block(day: &Day) -> Outcome {
         rng: None,
     };
     let mut decoder = (day.decoder)(setup)?;
-    equal("no tokens asked for: the block", decoder.block().map(|new| ids(&new)), &vec![])
+    equal("no new tokens requested: the block", decoder.block().map(|new| ids(&new)), &vec![])
 }
 
 pub fn blocks_are_counted(day: &Day) -> Outcome {
@@ -722,12 +727,12 @@ impl TreeDrafter for Always {
     }
 }
 
-/// The texts that a processor was asked about, each with the number of tokens that remained.
+/// The texts that a processor was called with, each with the number of remaining tokens.
 type Asked = Rc<RefCell<Vec<(Vec<u32>, usize)>>>;
 
 /// Decodes one block after 0, 1 with the tree 1 → (2, 3 → (1, 0)), greedily, with this EOS. The
-/// target prefers 3 after 1, and 1 after 3. Returns the tokens, and what the processor was asked
-/// about. It doubles the logits, and allows nothing after `forbidden`.
+/// target prefers 3 after 1, and 1 after 3. Returns the tokens and the processor's inputs. The
+/// processor doubles the logits, and allows nothing after `forbidden`.
 fn one_block(
     day: &Day,
     eos: &[u32],
@@ -759,11 +764,11 @@ fn one_block(
 }
 
 pub fn each_node_is_processed_in_its_own_context(day: &Day) -> Outcome {
-    let what = "after 0, 1 the tree 1 → (2, 3 → (1, 0)); the target wants 3, then 1, then 3";
+    let what = "after 0, 1 the tree 1 → (2, 3 → (1, 0)); the target prefers 3, then 1, then 3";
     let (tokens, asked) = one_block(day, &[], None)?;
     equal(&format!("{what}: the tokens"), Ok(ids(&tokens)), &vec![3, 1, 3])?;
     let want = vec![(vec![0, 1], 5), (vec![0, 1, 3], 4), (vec![0, 1, 3, 1], 3)];
-    equal(&format!("{what}: what a processor saw: text, tokens that remain"), Ok(asked), &want)
+    equal(&format!("{what}: a processor's input: text, remaining tokens"), Ok(asked), &want)
         .likely("a node's processors see the text up to that node, and nothing of its siblings")?;
     // The logarithms of .4, .6 and .4: a doubled logit would show here.
     let want: Vec<f32> = [0.4f32, 0.6, 0.4].map(f32::ln).to_vec();
@@ -782,17 +787,17 @@ pub fn no_processor_runs_after_an_eos(day: &Day) -> Outcome {
     let (tokens, asked) = one_block(day, &[3], Some(3))?;
     let end = tokens.last().and_then(|token| token.finish);
     equal(
-        &format!("{what}: the tokens, and the end"),
+        &format!("{what}: the tokens and the finish reason"),
         Ok((ids(&tokens), end)),
         &(vec![3], Some(FinishReason::Eos)),
     )
     .likely("below an EOS no token will ever be written, so no rule applies there")?;
-    equal(&format!("{what}: what it saw"), Ok(asked), &vec![(vec![0, 1], 5)])?;
-    let what = "the same tree, and 1, with which the prompt ends, is EOS";
+    equal(&format!("{what}: its input"), Ok(asked), &vec![(vec![0, 1], 5)])?;
+    let what = "the same tree, and the prompt's last token, 1, is EOS";
     let (tokens, asked) = one_block(day, &[1], None)?;
     let want = (vec![3, 1], vec![(vec![0, 1], 5), (vec![0, 1, 3], 4)]);
     equal(
-        &format!("{what}: the tokens, and what a processor saw"),
+        &format!("{what}: the tokens, and a processor's input"),
         Ok((ids(&tokens), asked)),
         &want,
     )
@@ -825,7 +830,7 @@ pub fn every_earlier_place_is_a_branch(day: &Day) -> Outcome {
     let what = "7 1 2 7 1 3 7 4 5 7, after the last token";
     let got = drafted(&mut *one, &text, &[3, 2]);
     nodes(&format!("{what}, shape 3x2"), got, 7, &[(0, 4), (1, 5), (0, 1), (3, 3), (3, 2)])
-        .likely("the latest place first; a place that begins as another shares its nodes")?;
+        .likely("the latest match first; a match that starts like another shares its nodes")?;
     let got = drafted(&mut *one, &text, &[1, 2]);
     nodes(&format!("{what}, shape 1x2"), got, 7, &[(0, 4), (1, 5)])?;
     let got = drafted(&mut *one, &text, &[2, 1]);
@@ -839,7 +844,7 @@ pub fn every_earlier_place_is_a_branch(day: &Day) -> Outcome {
     )?;
     nodes(&format!("{what}, no levels"), drafted(&mut *one, &text, &[]), 7, &[])?;
     let got = drafted(&mut *one, &[5, 5, 5], &[2, 2, 2]);
-    nodes("5 5 5: places may overlap, shape 2x2x2", got, 5, &[(0, 5), (1, 5)])?;
+    nodes("5 5 5: matches may overlap, shape 2x2x2", got, 5, &[(0, 5), (1, 5)])?;
     nodes("4 5 6: never seen before", drafted(&mut *one, &[4, 5, 6], &[2]), 6, &[])?;
     let mut two = (day.ngram)(2, VOCAB);
     let text = [1, 2, 3, 9, 2, 4, 1, 2, 5, 1, 2];
@@ -901,7 +906,7 @@ pub fn a_sampled_walk_by_hand(day: &Day) -> Outcome {
              {numbers:?}"
         );
         equal(&what, got, &Walk { path, next })
-            .likely("each child is tried against what the child before it has left of p")?;
+            .likely("each child is tested against what the previous child left of p")?;
         equal(&format!("{what}: numbers left"), Ok(left.count()), &0)?;
     }
     // Three certain children: each is accepted with its share of what is left.
@@ -922,7 +927,7 @@ pub fn a_sampled_walk_by_hand(day: &Day) -> Outcome {
     equal("all of p is on 3, which isn't drafted", got, &Walk { path: vec![0], next: 3 })
 }
 
-/// At u = 0 both sides of `u q < p` are 0, if p is.
+/// At u = 0, both sides of `u q < p` are 0 if p is 0.
 pub fn an_impossible_token_is_never_accepted(day: &Day) -> Outcome {
     let p = [0.5, 0.3, 0.2, 0.0];
     let tree = sampled_tree(1, &[(0, 3, &one_hot(3, 4))]);
@@ -1010,7 +1015,7 @@ pub fn two_tokens_follow_the_target(day: &Day) -> Outcome {
                 "{DRAWS} draws of two tokens; trees of shape {first}x{second}, children {named}: \
                  {seen:?}"
             );
-            let wrong = format!("chi-square is {x:.1}: these are not the target's");
+            let wrong = format!("chi-square is {x:.1}: the draws don't follow the target");
             ensure(&what, x < ONE_IN_A_MILLION, &wrong)?;
         }
     }
@@ -1046,7 +1051,7 @@ pub fn heads_by_hand(day: &Day) -> Outcome {
     let got = (day.heads)(blocks, head, &hidden, 2)?;
     // silu(2) = 1.7616, silu(-3) = -0.1423, silu(10) = 9.9995
     let want = [[1.0, 2.0, -1.0, 0.5], [2.761_594, 2.0, -1.142_278, 10.499_546]];
-    equal("two heads: how many rows of logits", Ok(got.len()), &2)?;
+    equal("two heads: number of rows of logits", Ok(got.len()), &2)?;
     for (head, (got, want)) in got.iter().zip(&want).enumerate() {
         let row = |x: &[f32]| Tensor::new(x, &Device::Cpu);
         let what = format!(
@@ -1058,7 +1063,7 @@ pub fn heads_by_hand(day: &Day) -> Outcome {
     }
     let (blocks, head) = simple_heads(&[[0.0; 4]; 3])?;
     let got = (day.heads)(blocks, head, &hidden, 1)?;
-    equal("three heads, one asked for: rows", Ok(got.len()), &1)
+    equal("three heads, one requested: rows", Ok(got.len()), &1)
 }
 
 pub fn heads_equal_torch(day: &Day) -> Outcome {
@@ -1070,7 +1075,7 @@ pub fn heads_equal_torch(day: &Day) -> Outcome {
     let want = of("logits")?;
     equal("three heads of width 16, 40 tokens: rows", Ok(got.len()), &3)?;
     for (head, got) in got.iter().enumerate() {
-        // Sums of 16 f32 products in another order.
+        // Sums of 16 f32 products in a different order.
         close(
             &format!("head {head}, by torch"),
             Tensor::new(&got[..], &device()?),
@@ -1125,7 +1130,7 @@ pub fn typical_acceptance_by_hand(day: &Day) -> Outcome {
         format!("{EXAMPLE}; everywhere p(7) = .4, p(2) = .3, p(1) = .2, p(3) = .06, p(4) = .04");
     let got = (day.typical)(&tree, 0.09, 0.3, &mut |_| Ok(p.clone()));
     equal(&format!("{what}; ε = .09, δ = .3"), got, &Walk { path: vec![0, 2], next: 7 })
-        .likely("2 is likelier than 1, though 7, which isn't drafted, is the likeliest")?;
+        .likely("2 is more likely than 1; 7 is the most likely, but it isn't drafted")?;
     let got = (day.typical)(&tree, 0.35, 2.0, &mut |_| Ok(p.clone()));
     equal(&format!("{what}; ε = .35, δ = 2"), got, &Walk { path: vec![0], next: 7 })?;
     let got =
@@ -1159,7 +1164,7 @@ pub fn typical_acceptance_in_a_decoder(day: &Day) -> Outcome {
         "after 0, 1 the chain 1 → 2 → 0, greedy, with typical acceptance: p(3) = .4, p(2) = \
                 .3 after 1, and p(0) = .4 after 2";
     equal(what, got, &vec![2, 0, 0])
-        .likely("2 isn't the likeliest token, but it is over the threshold, which is .083 there")
+        .likely("2 isn't the most likely token, but it's above the threshold, .083 there")
 }
 
 pub fn several_by_hand(day: &Day) -> Outcome {
@@ -1168,7 +1173,7 @@ pub fn several_by_hand(day: &Day) -> Outcome {
     let got = (day.several)(&q, 3, true, &mut || 0.0)?;
     equal("q = (.1, .5, .15, .25), the best three", Ok(ids(&got)), &vec![1, 3, 2])?;
     equal(
-        "the same: all mass is on each",
+        "the same: each has probability 1",
         Ok(got.iter().map(|(_, q)| q.clone()).collect()),
         &vec![one_hot(1, 4), one_hot(3, 4), one_hot(2, 4)],
     )?;
@@ -1183,8 +1188,8 @@ pub fn several_by_hand(day: &Day) -> Outcome {
     let want = [&q, &[0.2, 0.0, 0.3, 0.5], &[0.285_714_3, 0.0, 0.0, 0.714_285_7]];
     for (i, (got, want)) in got.iter().zip(want).enumerate() {
         let row = |x: &[f32]| Tensor::new(x, &Device::Cpu);
-        // A division.
-        close(&format!("the same: what draw {i} was drawn from"), row(&got.1), &row(want)?, 1e-6)?;
+        // The rounding of one division.
+        close(&format!("the same: the distribution of draw {i}"), row(&got.1), &row(want)?, 1e-6)?;
     }
     let got = (day.several)(&[0.0, 0.5, 0.0, 0.5], 4, false, &mut || 0.0)?;
     equal("four draws, two possible", Ok(ids(&got)), &vec![1, 3])
@@ -1253,11 +1258,11 @@ pub fn a_small_models_processors_see_each_nodes_text(day: &Day) -> Outcome {
     let want: Vec<_> = want.collect();
     equal("after 5 3 8, shape 2x1: nodes", Ok(tree.num_nodes()), &5)?;
     equal(
-        "after 5 3 8, shape 2x1: what the small model's processors saw: text, tokens that remain",
+        "after 5 3 8, shape 2x1: input of the small model's processors: text, remaining tokens",
         Ok(asked.take()),
         &want,
     )
-    .likely("each node has its own path after the text, and its depth less to go")
+    .likely("each node has its own path after the text; its depth is subtracted from `remaining`")
 }
 
 pub fn at_its_contexts_end_the_tree_is_cut(day: &Day) -> Outcome {
@@ -1273,19 +1278,19 @@ pub fn at_its_contexts_end_the_tree_is_cut(day: &Day) -> Outcome {
     let mut drafter = (day.small)(&model, vec![], true, 20);
     for id in [12, 15] {
         let got = drafted(&mut *drafter, &[3, id, 4], &[2]).map(|tree| tree.num_nodes());
-        equal(&format!("token {id} of 20 is one of the target's alone: nodes"), got, &1)?;
+        equal(&format!("token {id} of 20 is only in the target: nodes"), got, &1)?;
     }
     let got = drafted(&mut *drafter, &[3, 4], &[1])?.probs[1].len();
     equal("a target of 20 tokens, a draft of 12: the length of q", Ok(got), &20)
 }
 
-/// The logarithms of `AFTER`, by the last token seen.
+/// Returns the logarithms of `AFTER`, by the last token seen.
 fn table(seen: &[(u32, u32)]) -> Vec<f32> {
     let last = seen.last().map_or(0, |(id, _)| *id as usize);
     AFTER[last % 4].iter().map(|p| p.ln()).collect()
 }
 
-/// A small model that is fairly wrong about `table`.
+/// Returns the logits of a small model that is often wrong about `table`.
 fn other_table(seen: &[(u32, u32)]) -> Vec<f32> {
     let last = seen.last().map_or(0, |(id, _)| *id as usize);
     AFTER[(last + 1) % 4].iter().map(|p| (0.7 * p + 0.075).ln()).collect()
@@ -1326,10 +1331,10 @@ pub fn sampled_trees_follow_the_target(day: &Day) -> Outcome {
     ensure(
         &what,
         x < ONE_IN_A_MILLION,
-        &format!("chi-square is {x:.1}: these are not the target's"),
+        &format!("chi-square is {x:.1}: the draws don't follow the target"),
     )
 }
 
 fn bail_empty() -> Result<()> {
-    bail!("a block of no tokens")
+    bail!("a block without tokens")
 }

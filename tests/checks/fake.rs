@@ -78,7 +78,10 @@ impl Model for Fake {
         let (ids, positions) = (step.ids.to_vec2::<u32>()?, step.positions.to_vec2::<u32>()?);
         self.passes.borrow_mut().push((ids.clone(), positions));
         if self.passes.borrow().len() > self.bound {
-            bail!("the model was asked for pass {}: does the loop end?", self.bound + 1)
+            bail!(
+                "the model was called {} times, more often than needed: does the loop ever end?",
+                self.bound + 1
+            )
         }
         let (rows, width, vocab) = (ids.len(), ids[0].len(), self.config.vocab_size);
         let mut logits = Vec::with_capacity(rows * width * vocab);

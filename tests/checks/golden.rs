@@ -10,8 +10,8 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 thread_local! {
-    /// The device of the check that runs on this thread. Opened once: candle calls two Metal
-    /// devices different even if they are the same GPU, and refuses to add their tensors. Not
+    /// The device of the check that runs on this thread. Opened once: candle treats two Metal
+    /// devices as different even if they are the same GPU, and refuses to add their tensors. Not
     /// shared between threads, because one cuBLAS handle must not serve two at a time.
     static DEVICE: OnceCell<Device> = const { OnceCell::new() };
 }

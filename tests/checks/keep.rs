@@ -89,7 +89,7 @@ impl Batch for Keep {
 
     fn trim(&mut self, front: usize) -> Result<()> {
         let Some(left) = self.len().checked_sub(front) else {
-            bail!("{} columns, {front} to trim", self.len())
+            bail!("cannot trim {front} columns of {}", self.len())
         };
         self.change(format!("trim({front})"), |held| held.narrow(2, front, left))
     }

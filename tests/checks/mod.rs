@@ -58,7 +58,7 @@ pub enum Kind {
     Wrong { got: String },
     /// The code returned an error where it shouldn't have.
     Error,
-    /// A `todo!` was reached: "day 6, task 1: keep the last position of every row".
+    /// A `todo!` was reached: "day 6, task 1: Return the logits of each row's last position".
     Unwritten(String),
     /// The code panicked.
     Panicked,
@@ -195,8 +195,10 @@ pub fn run<D: Copy + Send + 'static>(check: Check<D>, day: &D) -> Outcome {
     let patience = patience();
     receive.recv_timeout(patience).unwrap_or_else(|_| {
         TIRED.store(true, Ordering::Relaxed);
-        let text =
-            format!("the code did not end within {} s: is a loop endless?", patience.as_secs());
+        let text = format!(
+            "the code didn't finish within {} s: is there an endless loop?",
+            patience.as_secs()
+        );
         Err(Failure::new(Kind::TimedOut, vec![text]))
     })
 }

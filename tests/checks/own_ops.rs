@@ -1,5 +1,5 @@
-//! Operations for the checks of days 3, 4 and 21, where the code under check calls other functions of
-//! the same day through [`Ops`].
+//! Operations for the checks of days 3, 4 and 21, where the code being checked calls other
+//! functions of the same day through [`Ops`].
 
 use candecode::day01_attention::causal_mask;
 use candecode::engine::operations::plain;
@@ -16,21 +16,21 @@ pub type GroupedAttention = fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Re
 /// Day 21's `attend_pages`.
 pub type AttendPages = fn(&Tensor, &View, &Pages) -> Result<Tensor>;
 
-/// Returns the plain operations, with `silu` replaced by the one under check.
+/// Returns the plain operations, with `silu` replaced by the one being checked.
 pub fn with_silu(silu: Silu) -> SharedOps {
     Arc::new(OwnOps { silu: Some(silu), ..OwnOps::plain() })
 }
 
-/// Returns `ops`. If they are the plain ones, `grouped_attention` is replaced by the one under
-/// check.
+/// Returns `ops`. If they are the plain ones, `grouped_attention` is replaced by the one being
+/// checked.
 pub fn with_attention(ops: &SharedOps, attention: GroupedAttention) -> SharedOps {
     if ops.describe(true) != plain().describe(true) {
-        return ops.clone(); // the run asked for a kernel
+        return ops.clone(); // the run requested a kernel
     }
     Arc::new(OwnOps { attention: Some(attention), ..OwnOps::plain() })
 }
 
-/// Returns the plain operations, with `attend_pages` replaced by the one under check.
+/// Returns the plain operations, with `attend_pages` replaced by the one being checked.
 pub fn with_pages(pages: AttendPages) -> SharedOps {
     Arc::new(OwnOps { pages: Some(pages), ..OwnOps::plain() })
 }
@@ -75,6 +75,6 @@ impl Ops for OwnOps {
     }
 
     fn describe(&self, _cpu: bool) -> String {
-        "plain, with the code under check".to_string()
+        "plain, with the code being checked".to_string()
     }
 }

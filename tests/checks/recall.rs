@@ -7,7 +7,7 @@ use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The passes of all models in this process: ids, and their logits `(T, V)`.
+/// All passes remembered in this process, by model name: the ids, and their logits `(T, V)`.
 static PASSES: Mutex<Option<HashMap<String, Vec<Pass>>>> = Mutex::new(None);
 type Pass = (Vec<u32>, Tensor);
 
@@ -28,8 +28,8 @@ pub struct Recall {
 }
 
 impl Recall {
-    /// Creates a model from the embedded one of this name. It returns an error after `bound`
-    /// passes, so that an endless loop ends.
+    /// Wraps the embedded model with this name. Passes after the first `bound` fail, which stops an
+    /// endless loop.
     pub fn new(name: &str, bound: usize) -> Result<Self> {
         let config = candecode::formats::read_config(&super::models_dir()?.join(name));
         let config = config.map_err(|e| Error::Msg(format!("{e:#}")))?;
@@ -37,14 +37,14 @@ impl Recall {
         Ok(Self { name: name.into(), config, device, model, bound, asked, only: None })
     }
 
-    /// Does the same for a long golden: the model answers prefixes of these texts, from one pass
-    /// over each, and rejects all other input.
+    /// Like [`Recall::new`], for long expected texts: a pass over one row from position 0 must be a
+    /// prefix of one of `texts`, or it fails. Each text is computed once.
     pub fn only(name: &str, bound: usize, texts: Vec<Vec<u32>>) -> Result<Self> {
         Ok(Self { only: Some(texts), ..Self::new(name, bound)? })
     }
 
-    /// Computes the passes over these texts in advance: for a long golden, a few passes instead of
-    /// one per token.
+    /// Runs these texts in advance. A loop that grows one of them token by token then finds every
+    /// prefix remembered, and needs no pass of its own.
     pub fn prime(&self, texts: &[&[u32]]) -> Result<()> {
         texts.iter().try_for_each(|ids| self.row(ids).map(|_| ()))
     }
@@ -62,7 +62,7 @@ impl Recall {
         match only.iter().find(|text| text.starts_with(ids)) {
             Some(text) => self.pass(text)?.narrow(0, 0, ids.len()),
             None => candle_core::bail!(
-                "pass {} went over {} tokens from {:?} on, which is no window of this text",
+                "pass {} was over {} tokens starting with {:?}, which doesn't match this text",
                 self.asked.get(),
                 ids.len(),
                 &ids[..ids.len().min(4)]
@@ -104,7 +104,7 @@ impl Model for Recall {
         self.asked.set(self.asked.get() + 1);
         if self.asked.get() > self.bound {
             candle_core::bail!(
-                "the model was asked for pass {}: does the loop end?",
+                "the model was called {} times, more often than needed: does the loop ever end?",
                 self.asked.get()
             )
         }

@@ -26,7 +26,7 @@ pub fn mistakes<D: Copy + Send + Sync + 'static>(
 ) -> Result<(), Finding> {
     let mut complaints = Vec::new();
     if mistakes.len() < 6 {
-        complaints.push(format!("day {day} knows {} mistakes; six at least", mistakes.len()));
+        complaints.push(format!("day {day} has {} known mistakes; it needs six", mistakes.len()));
     }
     // Run every mistake through every check once, on all cores, then compare the failures.
     let meets = |mistake: &Known<D>| Row {
@@ -55,15 +55,15 @@ pub fn mistakes<D: Copy + Send + Sync + 'static>(
         } else if alone.is_empty() {
             let failed: Vec<&String> = row.failures.keys().collect();
             complaints
-                .push(format!("the mistake {name} fails, but is never told apart: {failed:?}"));
+                .push(format!("the mistake {name} fails, but no check tells it apart: {failed:?}"));
         }
     }
     complaints.extend(record::rows().map(|kept| differences(&kept, &found)).unwrap_or_default());
     finish(day, "teeth_every_known_mistake_is_caught_and_named", complaints)
 }
 
-/// Applies `f` to every item. This isn't rayon's job: a check waits for its thread, and that thread
-/// may need rayon's.
+/// Applies `f` to every item. Doesn't use rayon, because a check blocks while it waits for its own
+/// thread, and that thread may need rayon's pool.
 fn on_all_cores<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let take = || {
@@ -90,7 +90,7 @@ fn differences(kept: &[Row], found: &[Row]) -> Vec<String> {
             continue;
         };
         if kept.diagnosis != row.diagnosis {
-            complaints.push(format!("the record has another diagnosis of {name}"));
+            complaints.push(format!("the record has a different diagnosis for {name}"));
         }
         let checks: BTreeSet<&String> = kept.failures.keys().chain(row.failures.keys()).collect();
         for check in checks {
@@ -148,7 +148,7 @@ pub fn variants<D: Copy + Send + 'static>(
             if let Err(failure) = run(*check, &variant.day) {
                 caught.push(*name);
                 complaints
-                    .push(format!("the right variant {} fails {name}: {failure:?}", variant.name));
+                    .push(format!("correct variant {} fails {name}: {failure:?}", variant.name));
             }
         }
         let name = variant.name;

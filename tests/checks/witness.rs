@@ -137,7 +137,10 @@ impl Model for Witness {
     fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
         let (b, t) = step.ids.dims2()?;
         if self.passes.borrow().len() >= self.bound {
-            bail!("the model was asked for pass {}: does the loop end?", self.bound + 1)
+            bail!(
+                "the model was called {} times, more often than needed: does the loop ever end?",
+                self.bound + 1
+            )
         }
         let mut layers: Vec<Vec<Vec<Column>>> = Vec::new(); // layer, row, column
         for layer in 0..LAYERS {
@@ -147,8 +150,8 @@ impl Model for Witness {
             for (name, got) in [("keys", &all_k), ("values", &all_v)] {
                 if got.dims() != [b, HEADS, all, 3] || all < t {
                     bail!(
-                        "layer {layer}: append gave {name} of {:?} for {b} rows, {HEADS} heads, \
-                        {t} new columns of width 3",
+                        "layer {layer}: append returned {name} of {:?} for {b} rows, {HEADS} \
+                        heads, {t} new columns of width 3",
                         got.dims()
                     )
                 }
@@ -163,11 +166,11 @@ impl Model for Witness {
         let all = layers[0][0].len();
         if let Some(layer) = (0..LAYERS).find(|layer| layers[*layer][0].len() != all) {
             let got = layers[layer][0].len();
-            bail!("layer {layer} of the cache gave {got} columns where layer 0 gave {all}")
+            bail!("layer {layer} of the cache returned {got} columns, but layer 0 returned {all}")
         }
         let mask: Option<Vec<u8>> = match &step.mask {
             Some(mask) if mask.dims() != [b, 1, t, all] => {
-                bail!("the mask is {:?}, it must be {:?}", mask.dims(), [b, 1, t, all])
+                bail!("the mask has shape {:?}, but must be {:?}", mask.dims(), [b, 1, t, all])
             }
             Some(mask) => Some(mask.flatten_all()?.to_vec1()?),
             None => None,
@@ -177,7 +180,7 @@ impl Model for Witness {
             None => j <= all - t + i,
         };
         if step.chunks.is_some() {
-            bail!("the witness has no flat steps")
+            bail!("the witness doesn't support flat steps")
         }
         let (mut logits, mut seen) = (Vec::new(), Vec::new());
         for row in 0..b {
@@ -198,7 +201,7 @@ impl Model for Witness {
                     {
                         bail!(
                             "row {row} attends to column {j}, where the keys and values of all \
-                            layers and heads should be of one token, and are not"
+                            layers and heads should belong to one token, but don't"
                         )
                     }
                     columns.extend(here);

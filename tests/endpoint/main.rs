@@ -1,4 +1,4 @@
-//! `--endpoint`: what is sent, what is refused, and what comes back; on servers that are scripts.
+//! Tests `--endpoint` against simulated servers: what is sent, rejected, and printed.
 
 #![cfg(all(feature = "ref", feature = "hub"))]
 
@@ -9,7 +9,7 @@ use serde_json::{json, Value};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-/// Runs the command on this server: standard output, standard error, exit code.
+/// Runs the command against this server. Returns its standard output, standard error and exit code.
 fn run(server: &OpenAiServer, flags: &[&str]) -> (String, String, i32) {
     talk(server, flags, "")
 }
@@ -25,7 +25,7 @@ fn talk(server: &OpenAiServer, flags: &[&str], lines: &str) -> (String, String, 
     (text(out.stdout), text(out.stderr), out.status.code().unwrap_or(-1))
 }
 
-/// The body of the only request that a run with these flags makes.
+/// Returns the body of the only completion request made by a run with these flags.
 fn body(owner: &'static str, flags: &[&str]) -> Value {
     let server = OpenAiServer::start(Manner::Well(owner));
     let (_, errors, code) = run(&server, &[&["-p", "Once"], flags].concat());
@@ -89,7 +89,8 @@ fn flags_are_sent_under_the_protocols_names() {
     assert_eq!(sent, want);
 }
 
-/// Servers have different defaults for fields left out, so they're always sent.
+/// Servers fill in missing fields differently, so those that this server would fill in are sent
+/// explicitly.
 #[test]
 fn vllm_is_told_what_its_generation_config_would_fill_in() {
     let sent = body("vllm", &["--temperature", "1"]);
@@ -201,7 +202,7 @@ fn the_key_comes_from_the_flag_or_the_environment() {
     let (_, errors, code) = run(&server, &["-p", "Once", "--api-key", "wrong"]);
     assert_eq!(code, 1);
     assert!(errors.contains("refuses the key"), "{errors}");
-    assert!(!errors.contains("wrong"), "a key is never shown: {errors}");
+    assert!(!errors.contains("wrong"), "the key was printed: {errors}");
     assert_eq!(run(&server, &["-p", "Once", "--api-key", "right"]).2, 0);
     let mut command = Command::new(env!("CARGO_BIN_EXE_candecode"));
     command.args(["--endpoint", &server.address, "-p", "Once"]).env("OPENAI_API_KEY", "right");
@@ -244,7 +245,7 @@ fn an_address_with_v1_is_the_same() {
 fn what_was_said_before_a_stream_broke_stays() {
     for (manner, words) in [
         (Manner::Breaks, "the stream broke off after 1 events"),
-        (Manner::EndsEarly, "before its end was said"),
+        (Manner::EndsEarly, "the stream ended early, after "),
         (Manner::ErrorInside, "the engine has died"),
     ] {
         let server = OpenAiServer::start(manner);
@@ -287,7 +288,7 @@ fn a_chat_goes_on_after_a_refusal() {
     assert_eq!((errors.matches("too long").count(), code), (2, 1), "{errors}");
 }
 
-/// The memory that a process takes at its peak, in KiB, is bounded; so is its time.
+/// `ulimit -v` limits the address space, in KiB, so a client that buffers everything fails.
 #[test]
 #[cfg(unix)]
 fn an_endless_stream_is_ended() {
@@ -321,8 +322,8 @@ fn an_endless_stream_is_ended() {
     }
 }
 
-/// What a server says of itself, and its errors, reach the terminal as text: no command to it, and
-/// not a page of it.
+/// Model names and error messages from a server are escaped, so that they can't send control
+/// sequences to the terminal, and long ones are cut.
 #[test]
 fn a_servers_words_are_escaped_and_cut() {
     let long: &'static str =

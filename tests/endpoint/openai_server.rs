@@ -1,5 +1,5 @@
-//! A server on the loopback that speaks OpenAI's protocol, with the faults that a test asks for: it
-//! has no model, and says what it was told to say.
+//! A simulated server on the loopback interface that speaks OpenAI's protocol. It has no model: it
+//! sends a fixed text, with the fault that a test selects.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,36 +8,36 @@ use std::sync::{Arc, Mutex};
 /// How a server answers.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Manner {
-    /// Well; `owned_by` in its list of models is this.
+    /// Correctly, with this `owned_by` in its list of models.
     Well(&'static str),
-    /// Well, with lists of tokens beside the text, as llama.cpp has them.
+    /// Correctly, with lists of tokens along with the text, as in llama.cpp.
     WithTokens,
-    /// Only with the key `right`.
+    /// Only with the API key `right`.
     Key,
     /// With two models in its list.
     TwoModels,
     /// Without a list of models.
     NoList,
-    /// This status and body for every text that is asked for.
+    /// With this status and body for every completion request.
     Status(u16, &'static str, &'static str),
-    /// A page, as of some other program.
-    #[allow(dead_code)] // only the page of messages meets it
+    /// With an HTML page, like an unrelated program.
+    #[allow(dead_code)] // used only by the tests of the page of messages
     Page,
-    /// The connection closes in the middle of the stream.
+    /// Closes the connection in the middle of the stream.
     Breaks,
-    /// The stream ends, in good form, before the text does.
+    /// Ends the stream properly, but before the text is complete.
     EndsEarly,
-    /// An error in the stream.
+    /// Sends an error in the stream.
     ErrorInside,
-    /// This, again and again, as the stream of a text.
-    #[allow(dead_code)] // only the tests of the client meet it
+    /// Streams this over and over as the text.
+    #[allow(dead_code)] // used only by the client's tests
     Endless(&'static str),
-    /// A model with this name, as JSON has it.
+    /// Lists a model with this name, which is escaped as in JSON.
     #[allow(dead_code)]
     Named(&'static str),
 }
 
-/// A request for a text: its path and body.
+/// A completion request: its path and body.
 #[derive(Clone)]
 pub struct Question {
     pub path: String,
@@ -67,13 +67,13 @@ impl OpenAiServer {
         Self { address, questions }
     }
 
-    /// The requests for texts so far.
+    /// Returns the completion requests so far.
     pub fn questions(&self) -> Vec<Question> {
         self.questions.lock().unwrap().clone()
     }
 }
 
-/// The answers to what one connection asks.
+/// Answers the requests of one connection.
 fn answer(
     mut stream: TcpStream,
     manner: Manner,
@@ -140,7 +140,7 @@ fn models(stream: &mut TcpStream, manner: Manner) -> std::io::Result<()> {
     whole(stream, "200 OK", "", &format!(r#"{{"object":"list","data":[{list}]}}"#))
 }
 
-/// The text " a dog.", in two events.
+/// Streams the text " a dog." in two events.
 fn text(stream: &mut TcpStream, manner: Manner, chat: bool) -> std::io::Result<()> {
     if let Manner::Status(code, headers, body) = manner {
         return whole(stream, &format!("{code} No"), headers, body);

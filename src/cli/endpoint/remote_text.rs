@@ -185,8 +185,7 @@ pub fn receive(
     let ended = texts.iter().all(|text| text.finish_reason.is_some());
     ensure!(
         done || ended || stopped,
-        "the stream broke off after {pieces} events with text, before its end was said; is the \
-         server still running?"
+        "the stream ended early, after {pieces} events with text; is the server still running?"
     );
     let prefill_s = first.unwrap_or_default();
     let decode_s = began.elapsed().as_secs_f64() - prefill_s;
