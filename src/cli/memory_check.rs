@@ -191,7 +191,7 @@ pub fn need<'a>(
 
 /// Returns the bytes that a run may use. None: unknown, so no run is rejected.
 ///
-/// `CANDECODE_MEMORY` takes precedence (as 8G or 500M). Otherwise it's the system's answer: on
+/// `CANDECODE_MEMORY` takes precedence (such as 8G or 500M). Otherwise it's the system's answer: on
 /// Linux the available memory or a container's limit, on macOS all memory, which the GPU shares. A
 /// CUDA device's own memory isn't checked.
 ///
@@ -224,7 +224,7 @@ pub fn amount(text: &str) -> Result<f64> {
     let number = digits.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
     factor.zip(number).map(|(factor, number)| factor * number).ok_or_else(|| {
         usage(format!(
-            "CANDECODE_MEMORY is \"{text}\"; expected an amount of memory, as 8G or 500M"
+            "CANDECODE_MEMORY is \"{text}\"; expected an amount of memory such as 8G or 500M"
         ))
     })
 }

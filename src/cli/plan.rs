@@ -60,12 +60,12 @@ impl Plan {
         for (fine, message) in [
             (
                 args.temperature != Some(0.0) || !draws,
-                "--temperature 0 is greedy and draws nothing; leave out --top-k, --top-p, --min-p, \
-                 --seed and --rng",
+                "--temperature 0 is greedy and draws nothing, so leave out --top-k, --top-p, \
+                 --min-p, --seed and --rng",
             ),
             (
                 beams == 1 || samples <= beams,
-                "--num-return-sequences is more than --num-beams",
+                "--num-return-sequences is more than --num-beams; lower it or use more beams",
             ),
             (
                 args.length_penalty.is_finite(),
@@ -76,11 +76,11 @@ impl Plan {
                 "--num-return-sequences without sampling or beams would give the same text again; \
                  add --temperature or --num-beams",
             ),
-            (least <= most, "--min-new-tokens is more than --max-new-tokens"),
+            (least <= most, "--min-new-tokens is more than --max-new-tokens; lower it"),
             (
                 args.cache != Some(CacheName::Sliding) || (self.day == 10 && !args.chat && !window),
-                "--cache sliding is for one prompt: beams, batches, drafts, a chat and \
-                 --past-context window need positions that stay",
+                "--cache sliding is for one prompt only; beams, batches, drafts, chats and \
+                 --past-context window need the earlier positions",
             ),
             (
                 !paged || [10, 11, 13, 21].contains(&self.day),
@@ -111,7 +111,10 @@ impl Plan {
                 !mine || args.device == "cpu" || on_metal,
                 "--kernels mine is for the CPU; leave out --device",
             ),
-            (!mine || reads, "--kernels mine does not read weights of this --dtype; leave it out"),
+            (
+                !mine || reads,
+                "--kernels mine doesn't support this --dtype; leave --kernels or --dtype out",
+            ),
             (
                 asks || (args.template_set.is_empty() && args.template_date.is_none()),
                 "--template-set and --template-date are for chat templates: cargo xtask chat, or \
@@ -213,7 +216,8 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
             ensure!(
                 !line.trim().is_empty(),
                 usage(format!(
-                    "--block-file {shown}: line {} is empty; it would block everything, remove it",
+                    "--block-file {shown}: line {} is empty; it would block everything, so \
+                     remove it",
                     i + 1
                 ))
             );
@@ -222,7 +226,7 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
     }
     ensure!(
         words.iter().all(|word| !word.trim().is_empty()),
-        usage("--block: a word is empty; it would block everything")
+        usage("--block: empty word; it would block everything")
     );
     Ok(words)
 }

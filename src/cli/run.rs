@@ -59,7 +59,7 @@ fn answer_without_model(args: &Args) -> Result<Option<u8>> {
     }
     if args.find {
         let place = hub::locate(&args.model, args.offline)?;
-        ensure!(place.exists(), "{} is made in memory: it has no folder", args.model);
+        ensure!(place.exists(), "{} is created in memory, so it has no folder", args.model);
         show(&format!("{}\n", place.display()))?;
         return Ok(Some(0));
     }
@@ -411,7 +411,7 @@ fn draft_model(
     let own = files.tokenizer()?;
     if let Some(difference) = own.difference(tokenizer) {
         return Err(usage(format!(
-            "--draft-model {name}: a draft must have its target's tokenizer, and this one differs: \
+            "--draft-model {name}: a draft must have its target's tokenizer, but this one differs: \
                 {difference}"
         )));
     }
@@ -448,8 +448,8 @@ fn heads(args: &Args, files: &ModelFiles) -> Result<Option<HeadsFile>> {
     ensure!(
         levels <= count,
         usage(format!(
-            "--draft-tree has {levels} levels, and {count} Medusa heads can draft {count}; take a \
-             smaller shape"
+            "--draft-tree has {levels} levels, but {count} Medusa heads can draft only {count}; \
+             use a smaller shape"
         ))
     );
     heads.check_model(&load::last_norm(files)?)?;
@@ -462,8 +462,8 @@ fn check_tree(shape: &[usize], prompt: usize, context: usize) -> Result<()> {
     // A prompt that doesn't fit itself has its own message.
     ensure!(
         size <= room || room == 0,
-        "--draft-tree drafts {size} tokens, and after the prompt the context has room for {room}; \
-         take a smaller shape"
+        "--draft-tree drafts {size} tokens, but after the prompt, the context has room for only \
+         {room}; use a smaller shape"
     );
     Ok(())
 }

@@ -41,7 +41,7 @@ pub fn weight_format(args: &Args, files: &ModelFiles, device: &Device) -> Result
         ensure!(
             types.is_empty(),
             usage(format!(
-                "--quantize: {} is quantized already ({}); leave --quantize out",
+                "--quantize: {} is already quantized ({}); leave out --quantize",
                 files.path().display(),
                 types.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
             ))

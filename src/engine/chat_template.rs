@@ -146,9 +146,9 @@ impl Template {
         }
         let Some((source, text)) = own.source else {
             bail!(
-                "{model} has no chat template: it continues texts, and knows no turns; `cargo \
-                    xtask run --model {model} -p TEXT` continues one, --template {STORY} writes \
-                    one in turns with you, --template FILE gives it a template"
+                "{model} has no chat template: it continues texts, but can't take turns; `cargo \
+                    xtask run --model {model} -p TEXT` continues a text, --template {STORY} \
+                    writes a story in turns with you, and --template FILE uses your own template"
             )
         };
         Self::new(&source, &text, special)

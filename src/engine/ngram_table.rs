@@ -142,7 +142,7 @@ impl NgramTable {
     /// If it has another format, is damaged or too large, or was counted with another tokenizer.
     pub fn from_json(json: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let file: File = serde_json::from_str(json).ok().context(
-            "this is no table of n-grams, or a damaged one; --count-ngrams makes one from a corpus",
+            "this is no table of n-grams, or it's damaged; --count-ngrams makes one from a corpus",
         )?;
         ensure!(
             file.format == FORMAT,
