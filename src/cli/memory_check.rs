@@ -1,4 +1,4 @@
-//! Checks whether a run fits in memory. Estimated before the weights are read, because a machine
+//! Checks whether a run fits in memory. This happens before the weights are read, because a machine
 //! that starts swapping can be unresponsive for minutes.
 
 use crate::cli::flags::{Args, CacheName};
@@ -229,8 +229,8 @@ pub fn amount(text: &str) -> Result<f64> {
     })
 }
 
-/// Returns `MemAvailable`, or the remainder of a container's limit if that is less. Other systems
-/// have none of these files.
+/// Returns `MemAvailable`, or the remainder of a container's limit if that is less. None of these
+/// files exist on other systems.
 fn linux() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

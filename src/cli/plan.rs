@@ -88,11 +88,11 @@ impl Plan {
             ),
             (
                 paged || self.day == 21 || (args.num_blocks.is_none() && args.block_size == 16),
-                "--block-size and --num-gpu-blocks-override are for pages; add --cache paged",
+                "--block-size and --num-gpu-blocks-override need a paged cache; add --cache paged",
             ),
             (
                 !window || one_text,
-                "--past-context window is for one prompt, without beams, drafts or batches",
+                "--past-context window is for one prompt only, without beams, drafts or batches",
             ),
             (
                 args.top_logprobs.is_none() || [7, 10, 12, 15, 21].contains(&self.day),
@@ -109,7 +109,7 @@ impl Plan {
             ),
             (
                 !mine || args.device == "cpu" || on_metal,
-                "--kernels mine is for the CPU; leave out --device",
+                "--kernels mine works only on the CPU; leave out --device",
             ),
             (
                 !mine || reads,
@@ -231,7 +231,7 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// Returns the prompts that are texts.
+/// Returns the prompts that were given as text.
 ///
 /// # Errors
 /// If a file can't be read.
@@ -254,7 +254,8 @@ pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
     }
 }
 
-/// Returns the first day with a loop that can do this, or the one requested by `--loop`.
+/// Returns the day of the loop to run: the first one that can do what the flags ask for, or the one
+/// requested by `--loop`.
 fn loop_day(args: &Args, rows: usize, params: &SamplingParams) -> Result<usize> {
     let drafts = args.drafts();
     let smallest = match () {

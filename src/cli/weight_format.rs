@@ -59,7 +59,7 @@ pub fn note(args: &Args, load: &ModelLoad) -> Option<String> {
     }
     let stay = matches!(load.format, WeightFormat::AsStored);
     let said = types.iter().map(|(name, can_stay)| match stay && *can_stay {
-        true => format!("{name} stays as in the file"),
+        true => format!("{name} stays as it is in the file"),
         false => format!("{name} is widened to f32"),
     });
     let said = said.collect::<Vec<_>>().join(", ");

@@ -1,5 +1,5 @@
 //! Finds the source of a NaN. After a sequence has failed, its tokens go through the model again,
-//! stage by stage. A run without a NaN pays nothing for this.
+//! stage by stage. This costs nothing in a run without a NaN.
 
 use crate::day05_model::Transformer;
 use crate::days::DAYS;
@@ -12,9 +12,9 @@ use std::cell::RefCell;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// A model that fails at its next pass once `stop` returns true. It can stop any loop, even one
-/// like beam search that returns no token for a long time. Keeps the logits of its last pass, in
-/// case a loop fails on them.
+/// A model whose next pass fails once `stop` returns true. This can stop any loop, even one like
+/// beam search that returns no token for a long time. Keeps the logits of the last pass, in case a
+/// loop fails on them.
 pub struct Watched<'a> {
     model: &'a Transformer,
     /// The model's name in messages.

@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, HashMap};
 /// Number of tokens in the longest context.
 const LONGEST_CONTEXT: usize = 3;
 
-/// Minimum count: rarer contexts, which are most of them, are dropped because they predict little.
+/// Minimum count. Rarer contexts (most of them) are dropped, because they predict little.
 const LEAST_COUNT: u32 = 3;
 
 /// Maximum number of rows in a table.
 const MOST_ROWS: usize = 1 << 20;
 
-/// The largest corpus, in bytes. Its counts still fit in memory.
+/// Maximum size of a corpus, in bytes, whose counts still fit in memory.
 const LARGEST_CORPUS: usize = 16 << 20;
 
 /// The format marker at the start of the file.
@@ -142,7 +142,7 @@ impl NgramTable {
     /// If it has another format, is damaged or too large, or was counted with another tokenizer.
     pub fn from_json(json: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let file: File = serde_json::from_str(json).ok().context(
-            "this is no table of n-grams, or it's damaged; --count-ngrams makes one from a corpus",
+            "this is no table of n-grams, or a damaged one; --count-ngrams makes one from a corpus",
         )?;
         ensure!(
             file.format == FORMAT,
@@ -155,7 +155,7 @@ impl NgramTable {
         );
         ensure!(
             file.rows.len() <= MOST_ROWS,
-            "{} n-grams, and {MOST_ROWS} at most are read; count a smaller corpus",
+            "{} n-grams, but the maximum is {MOST_ROWS}; count a smaller corpus",
             file.rows.len()
         );
         let vocab_size = tokenizer.vocab_size();
