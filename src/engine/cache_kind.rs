@@ -61,7 +61,7 @@ impl CacheKind {
         match self {
             Self::Dynamic => Ok(None),
             Self::Static(capacity) => Ok(Some(capacity)),
-            Self::Paged { .. } => bail!("a paged cache has no rectangular batch; use day 21's loop"),
+            Self::Paged { .. } => bail!("a paged cache has no padded batch; use day 21's loop"),
             Self::Sliding(_) => {
                 bail!(
                     "a sliding cache is for one text; for several, or for beams, use a dynamic \
