@@ -197,35 +197,6 @@ folder, rounded to their types. Each row is compared with transformers in f32 on
 largest error of a token's log-probability up to the place where the texts diverge, and the token is the first one that differs in
 any of the texts.
 
-| on disk | as f32 | as bf16 | as f16 | logits |
-|---|---|---|---|---|---|
-""" + "\n".join(table(small)) + f"""
-
-What does it tell you?
-
-- **A file loses nothing in its own type.** On the CPU, `--dtype` is only the type of the weight matrices in memory. They are widened
-  for each product, and activations, cache and logits stay f32. So bf16 weights held as bf16 are exact, and weights of another type
-  are rounded once, while they are read. `--kernels plain` and `fast` agree in every cell, to 0.0001.
-- **On Metal and CUDA**, activations and cache have the type of the weights, too, as in transformers. Expect larger differences there.
-- **Which type to choose.** bf16 keeps 8 bits of a number, and the range of f32. f16 keeps 11 and ends at 65504, so it rounds eight
-  times finer as long as the numbers fit. Most weights are published in bf16, and for those `--dtype bf16` loses nothing.
-- **GGUF.** In an F16 file the matrices are f16, but norms and biases are f32. llama.cpp's converter makes them so, and so does our
-  script, with the same package. Quantized weights are converted to `--dtype` as they are read.
-- **Medusa and draft trees** (day 24) work with every family here. A tree needs a mask and positions, and heads need the states after
-  the last norm; all of these models have both. Heads belong to one model: story-3m has some, `models/train/medusa.py` trains them for
-  another story model.
-
-The table is made by `tests/oracle/families_page.py`, with {versions()}, on the CPU. The models are in
-`tests/oracle/`. Continuous integration computes every cell again and compares it with this page (`tests/families.rs`).
-
-## A real one
-
-Does a trained model agree with the tiny ones? Here is {REAL_NAME}, with {len(REAL_PROMPTS)} prompts and up to {REAL_NEW} tokens each. Everything
-is made from one GGUF file of type Q4_1. `models/smollm2.py` turns it into a folder with the same numbers, and the other rows are
-that folder, rounded to their type. Each row is compared with transformers in f32 on the numbers that are in its file. The error is
-the largest of a token's log-probability up to the place where the texts part, and the token is the first one that differs in any of
-the texts.
-
 | on disk | as f32 | as bf16 | as f16 |
 |---|---|---|---|
 """ + "\n".join(real_table(more)) + "\n"
