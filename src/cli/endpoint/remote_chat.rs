@@ -65,9 +65,7 @@ impl Partner for RemoteChat<'_> {
         let cut = text.finish_reason.as_deref() == Some("length");
         let note = match () {
             () if received.stopped => Some("stopped; what was said stays"),
-            () if cut => {
-                Some("cut: --max-new-tokens N allows more, up to the server's context")
-            }
+            () if cut => Some("cut: --max-new-tokens N allows more, up to the server's context"),
             () => None,
         };
         self.turns.extend([asked, json!({"role": "assistant", "content": text.text})]);
