@@ -76,8 +76,8 @@ pub fn last_position(x: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Returns the `n` tokens with rows that point most nearly in the direction of row
-/// `id`, the closest first and without `id` itself. Fewer than `n` if the vocabulary is
+/// Returns the `n` tokens with rows whose direction is closest to that of row `id`,
+/// closest first, without `id` itself. Returns fewer than `n` if the vocabulary is
 /// smaller.
 ///
 /// `table` is `(V, C)`. No row is zero.

@@ -57,8 +57,8 @@ pub fn masked_fill(scores: &Tensor, mask: &Tensor, value: f32) -> Result<Tensor>
 }
 
 // <solution>
-/// The scores of every query with every key, `q · kᵀ / √D`, and `-inf` where the mask
-/// is 0: `(B, H, T, S + T)`.
+/// Returns the score of every query with every key, `q · kᵀ / √D`, or `-inf` where the
+/// mask is 0: `(B, H, T, S + T)`.
 fn masked_scores(q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
     let scale = 1.0 / (q.dim(3)? as f64).sqrt();
     let scores = (q.contiguous()?.matmul(&k.contiguous()?.t()?)? * scale)?;

@@ -1,4 +1,4 @@
-//! Day 9: penalties. Three ways to make repetition less likely, and one to forbid it.
+//! Day 9: penalties. Three ways to make repetition less likely, and one to rule it out.
 
 use candecode::kit::{named, LogitsProcessor, SamplingParams};
 use candle_core::{bail, Result};
@@ -24,15 +24,16 @@ fn check_repetition_penalty(penalty: f32) -> Result<()> {
 /// `f32::MIN` or `f32::MAX`. Ids beyond the vocabulary are ignored.
 ///
 /// # Errors
-/// If `penalty` isn't finite and above 0. The message names the repetition penalty.
+/// If `penalty` isn't finite, or isn't above 0. The message contains `repetition`.
 pub fn repetition_penalty(logits: &mut [f32], tokens: &[u32], penalty: f32) -> Result<()> {
-    // task 9.1: Make every token that occurred less likely, for either sign of its logit
+    // task 9.1: Make every token that occurred less likely, whatever the sign of its logit
     // <solution>
     check_repetition_penalty(penalty)?;
     for id in tokens.iter().collect::<BTreeSet<_>>() {
         if let Some(logit) = logits.get_mut(*id as usize).filter(|logit| logit.is_finite()) {
             *logit = if *logit < 0.0 { *logit * penalty } else { *logit / penalty };
-            // With an extreme penalty. Softmax of an infinite logit is NaN.
+            // An extreme penalty can overflow to infinity, and softmax turns +inf into
+            // NaN.
             *logit = logit.clamp(f32::MIN, f32::MAX);
         }
     }
@@ -67,8 +68,8 @@ fn check_presence_frequency(presence: f32, frequency: f32) -> Result<()> {
 /// `generated` doesn't include the prompt. Ids beyond the vocabulary are ignored.
 ///
 /// # Errors
-/// If either isn't in [-2, 2], the range of OpenAI and vLLM. The message names the
-/// parameter.
+/// If either isn't in [-2, 2], the range that OpenAI and vLLM accept. The message names
+/// the parameter.
 pub fn presence_frequency(
     logits: &mut [f32],
     generated: &[u32],
@@ -121,7 +122,7 @@ pub fn no_repeat_ngram(logits: &mut [f32], tokens: &[u32], n: usize) -> Result<(
 }
 
 /// Returns the last `window` tokens, or all of them if there are fewer or `window` is
-/// None (llama.cpp's `repeat_last_n`, where None is -1).
+/// None (llama.cpp's `repeat_last_n`, which uses -1 for None).
 pub fn recent(tokens: &[u32], window: Option<usize>) -> &[u32] {
     // task 9.4: Return the last tokens of a text
     // <solution>
@@ -141,9 +142,9 @@ pub fn recent(tokens: &[u32], window: Option<usize>) -> &[u32] {
 /// both in one.
 ///
 /// # Errors
-/// If a parameter is out of range, with the same message as the penalty itself.
+/// If a parameter is out of range, with the same message as the penalty's own function.
 pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> {
-    // task 9.5: Build a processor for each penalty that is set, over the right tokens
+    // task 9.5: Build a processor for each penalty that is set, and give it the right tokens
     // <solution>
     let mut all = Vec::new();
     let window = params.penalty_window;
@@ -174,16 +175,16 @@ pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>
     // </solution>
 }
 
-/// Penalizes tokens that would continue a repetition, and more the longer it already is
-/// (DRY, "don't repeat yourself"; llama.cpp's `dry` sampler, without its sequence
-/// breakers).
+/// Penalizes tokens that would continue a repetition. The longer the repetition already
+/// is, the larger the penalty (DRY, "don't repeat yourself"; llama.cpp's `dry` sampler,
+/// without its sequence breakers).
 ///
-/// The *match* of a token is the longest end of the text that occurred before with this
-/// token right after it. If it has at least `allowed_length` tokens, the token's logit
-/// is reduced by `multiplier * base^(length - allowed_length)`. A `multiplier` of 0
-/// changes nothing.
+/// A token's *match* is the longest suffix of the text that also occurs earlier,
+/// followed by this token. If it has at least `allowed_length` tokens, the token's
+/// logit is reduced by `multiplier * base^(length - allowed_length)`. A `multiplier` of
+/// 0 changes nothing.
 pub fn dry(logits: &mut [f32], tokens: &[u32], multiplier: f32, base: f32, allowed_length: usize) {
-    // task 9.6 (challenge): Penalize only what would continue a repetition
+    // task 9.6 (challenge): Penalize only tokens that would continue a repetition
     // <solution>
     if multiplier == 0.0 {
         return; // 0 times an infinite power would be NaN

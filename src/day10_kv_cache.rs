@@ -1,6 +1,6 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 10: the KV cache. The keys and values of earlier tokens don't change, so they are kept, and
-//! each step computes only the new positions.
+//! Day 10: the KV cache. The keys and values of earlier tokens don't change, so a cache
+//! stores them, and each step computes only the new positions.
 
 use candecode::day07_greedy::Sequence;
 use candecode::kit::{Cache, Logits, Model, ModelConfig, PastContext, Request, Step, Token};
@@ -111,7 +111,7 @@ pub struct Cached<'a> {
     pub model: &'a dyn Model,
     /// Keys and values of `tokens`. A [`candecode::kit::NoCache`] holds none.
     pub cache: Box<dyn Cache + 'a>,
-    /// The tokens of the last call. The cache has the first `cache.len()` of them.
+    /// The tokens of the last call. The cache holds the first `cache.len()` of them.
     pub tokens: Vec<u32>,
     /// Number of positions that the model has computed so far, in all calls.
     pub computed: usize,
@@ -124,7 +124,7 @@ impl<'a> Cached<'a> {
     }
 
     /// Returns the step that feeds `ids` at positions `start`, `start + 1`, … Positions
-    /// past the context are allowed with a sliding cache only.
+    /// past the context are allowed only with a sliding cache.
     ///
     /// # Errors
     /// If an id or a position doesn't fit the model.
@@ -135,13 +135,13 @@ impl<'a> Cached<'a> {
         }
     }
 
-    /// Returns the logits, `(V)`, after each of the last `n` of `tokens`, a whole
-    /// sequence from position 0 on. The longest common prefix with the last call's
-    /// tokens stays in the cache, the rest is forgotten, and the tokens after the
-    /// prefix are fed, at least the last `n`.
+    /// Returns the logits, `(V)`, after each of the last `n` of `tokens`, which are a
+    /// whole sequence starting at position 0. The longest common prefix with the last
+    /// call's tokens stays in the cache, and the rest of the cache is dropped. Then the
+    /// tokens after the prefix are fed, and at least the last `n`.
     ///
-    /// A common prefix can stay because a key depends on its own token, the tokens
-    /// before it and their positions, and on nothing after it (automatic prefix caching
+    /// A common prefix can stay because a key depends only on its own token, the tokens
+    /// before it, and their positions, never on later tokens (automatic prefix caching
     /// in vLLM).
     ///
     /// A cache that has evicted positions can't go back, so then the tokens must extend
@@ -155,8 +155,8 @@ impl<'a> Cached<'a> {
         if n == 0 || n > tokens.len() {
             bail!("asked for {n} logits, but there are {} tokens", tokens.len())
         }
-        // task 10.4: Keep the common prefix, feed the rest, and remember what the cache holds now
-        todo!("day 10, task 4: Keep the common prefix, feed the rest, and remember what the cache holds now")
+        // task 10.4: Keep the common prefix, feed the rest, and record which tokens are cached
+        todo!("day 10, task 4: Keep the common prefix, feed the rest, and record which tokens are cached")
     }
 }
 
@@ -173,8 +173,8 @@ pub fn next_token(cached: &mut Cached, sequence: &mut Sequence) -> Result<Token>
 /// Generates from a prompt: the prompt in one pass, then one position for each token.
 ///
 /// # Errors
-/// If the prompt is empty or longer than the context. The iterator can return errors,
-/// too.
+/// If the prompt is empty or longer than the context. The iterator's items can also be
+/// errors.
 pub fn generate_cached<'a>(
     mut cached: Cached<'a>,
     tokenizer: &'a Tokenizer,
@@ -231,7 +231,7 @@ impl KvLayers {
     /// grows as in [`KvLayers::grow`].
     ///
     /// # Errors
-    /// If the layer doesn't exist, is full, or holds other shapes.
+    /// If the layer doesn't exist or is full, or the shapes don't match what it holds.
     pub fn write(&mut self, layer: usize, k: &Tensor, v: &Tensor, capacity: usize) -> Result<View> {
         let buffers = self.buffers(layer, k, capacity)?;
         // task 10.7: Write keys and values after the valid positions
@@ -241,7 +241,7 @@ impl KvLayers {
     /// Forgets all positions from `len` on.
     ///
     /// # Errors
-    /// If there are fewer than `len`.
+    /// If there are fewer than `len` positions.
     pub fn truncate(&mut self, len: usize) -> Result<()> {
         // task 10.8: Forget the positions from len on
         todo!("day 10, task 8: Forget the positions from len on")
@@ -297,7 +297,7 @@ impl Cache for StaticCache {
 /// cache.
 ///
 /// Returns the index of the cache with which [`Cached::logits`] computes the fewest
-/// positions for `tokens` and `n` = 1. Ties go to the one that forgets the fewest
+/// positions for `tokens` and `n` = 1. Ties go to the cache that forgets the fewest
 /// positions, then to the first. None if there are no caches.
 pub fn pick_cache(caches: &[&[u32]], tokens: &[u32]) -> Option<usize> {
     // task 10.9 (challenge): Pick the cache that saves the most and loses the least
@@ -321,8 +321,8 @@ impl SlidingCache {
     }
 
     /// Evicts the positions that the next token must not see. At most `window - 1`
-    /// stay, because a token is part of its own window. `append` calls this after the
-    /// last layer.
+    /// stay, because each token is part of its own window. `append` calls this after
+    /// the last layer.
     ///
     /// # Errors
     /// If there are more than `window` positions, because the newest token has then

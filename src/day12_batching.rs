@@ -11,7 +11,7 @@ use candle_core::{bail, Device, Result, Tensor};
 /// Rows padded to one length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Padded {
-    /// Token ids of each row, all lists equally long. The id of the padding is 0.
+    /// Token ids of each row. All lists have the same length. The padding's id is 0.
     pub ids: Vec<Vec<u32>>,
     /// Positions of each row. The first real token of a row is at position 0, in any
     /// column. Padding can be at any position below the width.
@@ -20,8 +20,8 @@ pub struct Padded {
     pub padding: Vec<usize>,
 }
 
-/// Pads rows on the left to the length of the longest, so that every row ends with its
-/// last real token.
+/// Pads rows on the left to the length of the longest one, so that every row ends with
+/// its last real token.
 pub fn left_pad(rows: &[&[u32]]) -> Padded {
     // task 12.1: Pad the ids; count positions from the first real token
     todo!("day 12, task 1: Pad the ids; count positions from the first real token")
@@ -73,7 +73,8 @@ pub fn prefill_step(model: &dyn Model, rows: &mut [Row]) -> Result<Step> {
     }
     let Padded { ids, positions, padding } = left_pad(&tokens);
     for (row, padding) in rows.iter_mut().zip(&padding) {
-        // Also where it is 0: the number may be left over from an earlier prefill.
+        // This is needed even if it is 0, because the row may have a number from an
+        // earlier prefill.
         row.padding = *padding;
     }
     let mut mask = None;
@@ -88,8 +89,8 @@ pub fn prefill_step(model: &dyn Model, rows: &mut [Row]) -> Result<Step> {
 ///
 /// # Errors
 /// If a row has more padding than the cache has columns, if the columns after its
-/// padding aren't exactly its tokens without the newest, or if a position is past the
-/// context.
+/// padding don't hold exactly its tokens except the newest, or if a position is past
+/// the context.
 pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step> {
     // task 12.3: Feed each row's newest token at its own position; keep the padding hidden
     todo!(
@@ -98,23 +99,23 @@ pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step>
 }
 
 /// Retires finished rows: removes them from `rows` and from the cache, and trims the
-/// columns that are padding in every row that is left.
+/// columns that are padding in every remaining row.
 ///
 /// If no row has finished, the cache isn't touched, because `select` would copy all of
-/// it. If no row is left, it isn't touched either, because candle has no tensors with
-/// zero rows. An empty cache (`NoCache`) has nothing to trim, and the rows keep their
-/// padding until the next prefill sets it.
+/// it. If no row is left, the cache isn't touched either, because candle has no tensors
+/// with zero rows. An empty cache (`NoCache`) has nothing to trim, and the rows keep
+/// their padding until the next prefill sets it.
 ///
 /// # Errors
 /// If the cache doesn't hold these rows.
 pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Batch) -> Result<()> {
-    // task 12.4: Keep the unfinished rows in batch and cache; trim columns that all of them pad
-    todo!("day 12, task 4: Keep the unfinished rows in batch and cache; trim columns that all of them pad")
+    // task 12.4: Keep the unfinished rows in batch and cache; trim columns that are all padding
+    todo!("day 12, task 4: Keep the unfinished rows in batch and cache; trim columns that are all padding")
 }
 
 /// Runs one step: every row gets one more token, and rows that end with it retire.
 /// Returns the new tokens, one for each row that ran, in order. If a row fails, it ends
-/// with a token that carries the error, and the other rows go on.
+/// with a token that carries the error, and the other rows continue.
 ///
 /// # Errors
 /// If the model fails.
@@ -128,11 +129,11 @@ pub fn batch_step(
 }
 
 /// Generates from several requests in one batch; request `i` is row `i`. Every row's
-/// text is what it would be alone.
+/// text is the same as if the request ran alone.
 ///
 /// # Errors
 /// If `requests` is empty, or a prompt is empty or longer than the context. The
-/// iterator can return errors, too.
+/// iterator's items can also be errors.
 pub fn generate_batch<'a>(
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
@@ -154,8 +155,8 @@ pub fn generate_batch<'a>(
     Ok(TokenIter::new(rows.len(), move || batch_step(model, &mut rows, &mut *cache)))
 }
 
-/// Keys and values of a batch, as a rectangle. Rows can join and leave. It grows by
-/// concatenation, or is written in place if it has a capacity.
+/// Keys and values of a batch, padded to a rectangle. Rows can join and leave. The
+/// cache grows by concatenation, or is written in place if it has a capacity.
 #[derive(Debug)]
 pub struct BatchCache {
     layers: KvLayers,
@@ -239,10 +240,10 @@ impl Batch for BatchCache {
     }
 }
 
-/// Returns one step that computes what comes after each of `rows`, without padding: all
-/// their tokens are in a single line, `(1, T)`, where T is the sum of the lengths, and
-/// every row is computed as if it were alone. The step asks for the logits of each
-/// row's last token, in order: `(1, rows, V)`.
+/// Returns one step for all of `rows`, without padding: their tokens form a single
+/// line, `(1, T)`, where T is the sum of the lengths, and every row is computed as if
+/// it were alone. The step requests the logits of each row's last token, in order: `(1,
+/// rows, V)`.
 ///
 /// # Errors
 /// If there are no rows, a row is empty, or a row doesn't fit the model.

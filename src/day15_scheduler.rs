@@ -19,7 +19,7 @@ pub fn paddings(running: usize, new: usize) -> (usize, usize) {
 pub type NewCache = Box<dyn Fn() -> Box<dyn Batch>>;
 
 /// Continuous batching (Yu et al. 2022, *Orca*; vLLM's scheduler): one running batch,
-/// first come, first served, with a bound on the number of positions in its cache.
+/// first come, first served, with a limit on the number of positions in its cache.
 pub struct Scheduler<'a> {
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
@@ -52,8 +52,8 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Returns how long a sequence may become, in tokens, prompt included. Never more
-    /// than the context.
+    /// Returns the maximum length that a sequence can reach, in tokens, including its
+    /// prompt. Never more than the context.
     fn max_len(&self, sequence: &Sequence) -> usize {
         let context = self.model.config().max_position_embeddings;
         sequence.prompt_len.saturating_add(sequence.request.max_new_tokens).min(context)
@@ -63,7 +63,7 @@ impl<'a> Scheduler<'a> {
     ///
     /// # Errors
     /// If its prompt doesn't fit the model, it asks for no tokens, or it would exceed
-    /// the bound even alone.
+    /// the limit even alone.
     pub fn submit(&mut self, mut request: Request<'a>) -> Result<()> {
         request.fit(self.model)?;
         if request.max_new_tokens == 0 {
@@ -81,23 +81,23 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Returns whether the first request in the queue can join the running rows,
-    /// assuming that every sequence grows as long as it may. Rows are padded to the
-    /// longest, so the cache holds rows × longest positions. False if the queue is
+    /// assuming that every sequence grows to its maximum length. Rows are padded to the
+    /// longest one, so the cache holds rows × longest positions. False if the queue is
     /// empty.
     pub fn has_room(&self) -> bool {
         // task 15.2: Decide whether the first request in the queue fits
         todo!("day 15, task 2: Decide whether the first request in the queue fits")
     }
 
-    /// Runs a new sequence's prompt in a cache of its own and chooses the first token.
+    /// Runs a new sequence's prompt in its own cache and chooses the first token.
     /// Returns the row, the token, and that cache. If no token can be chosen, the row
     /// ends with `FinishReason::Failed`.
     ///
     /// # Errors
     /// If the model fails.
     pub fn prefill(&mut self, sequence: Sequence<'a>) -> Result<(Row<'a>, Token, Box<dyn Batch>)> {
-        // task 15.3: Run the prompt in a cache of its own, and choose the first token
-        todo!("day 15, task 3: Run the prompt in a cache of its own, and choose the first token")
+        // task 15.3: Run the prompt in its own cache, and choose the first token
+        todo!("day 15, task 3: Run the prompt in its own cache, and choose the first token")
     }
 
     /// Adds a prefilled row and its cache to the batch, as the last row. The shorter
@@ -111,8 +111,8 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Admits requests while there is room, in order of arrival, and returns their
-    /// first tokens. No request overtakes another. One that ends with its first token
-    /// doesn't join the batch.
+    /// first tokens. No request overtakes another. A request that ends with its first
+    /// token doesn't join the batch.
     ///
     /// # Errors
     /// If the model fails, or the caches can't be joined.
@@ -121,9 +121,9 @@ impl<'a> Scheduler<'a> {
         todo!("day 15, task 5: Admit requests while there is room")
     }
 
-    /// Makes one turn: admits requests, generates one token for every running row, new
-    /// ones included, and retires the rows that have ended. Returns all tokens of the
-    /// turn.
+    /// Runs one turn: admits requests, generates one token for every running row,
+    /// including new ones, and retires the rows that have ended. Returns all tokens of
+    /// the turn.
     ///
     /// # Errors
     /// If the model fails. The tokens of the turn are lost, and the scheduler can't be
@@ -139,34 +139,34 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// A text's stay in the batch, if it takes all the tokens that it may.
+/// A text's stay in the batch, assuming that it uses all the tokens it's allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stay {
-    /// The length that it may grow to, in tokens, prompt included.
+    /// The maximum length of the text, in tokens, including its prompt.
     pub max_len: usize,
-    /// The number of turns that it is in the batch, at least 1. For a running text,
-    /// counted from this turn.
+    /// The number of turns that the text is in the batch, at least 1. For a running
+    /// text, counted from this turn.
     pub turns: usize,
 }
 
-/// Backfilling: returns the place in the queue of the first request that may overtake
-/// without making the first in the queue wait longer. None if there isn't one, or if
-/// the first needn't wait.
+/// Backfilling: returns the queue index of the first request that can overtake without
+/// making the request at the front wait longer. None if there is no such request, or if
+/// the one at the front doesn't have to wait.
 ///
-/// All texts are assumed to stay as long as they may. A request that is admitted now is
-/// in the batch for its `turns`, beginning with this one. In any turn, a request can be
-/// admitted if rows × longest is at most `bound`, as in [`Scheduler::has_room`]. The
-/// first in the queue fits alone.
+/// All texts are assumed to use all the tokens they're allowed. A request that is
+/// admitted now is in the batch for its `turns`, starting with this one. In any turn, a
+/// request can be admitted if rows × longest is at most `bound`, as in
+/// [`Scheduler::has_room`]. The request at the front fits alone.
 ///
-/// The rule is EASY backfilling (Lifka 1995), with which batch schedulers of
-/// supercomputers fill gaps.
+/// The rule is EASY backfilling (Lifka 1995), which supercomputers' batch schedulers
+/// use to fill gaps.
 pub fn backfill(running: &[Stay], waiting: &[Stay], bound: usize) -> Option<usize> {
     // task 15.7 (challenge): Find a request that may overtake without harm
     todo!("day 15, task 7: Find a request that may overtake without harm")
 }
 
-/// How day 20's loop drives this scheduler. A step is smaller than a turn, so that a
-/// first token needn't wait for other prompts: it's one prefill if there is room, or
+/// The interface for day 20's loop. A step is smaller than a turn, so that a first
+/// token doesn't have to wait for other prompts: it's one prefill if there is room, or
 /// else one pass.
 impl<'a> SchedulerInterface<'a> for Scheduler<'a> {
     fn submit(&mut self, request: Request<'a>) -> Result<()> {
@@ -182,8 +182,9 @@ impl<'a> SchedulerInterface<'a> for Scheduler<'a> {
         stepped
     }
 
-    /// Removes a waiting row at once. A running row can't leave the cache between two
-    /// passes, so its bound becomes 0: after the next pass it is full, and retires.
+    /// Removes a waiting row immediately. A running row can't leave the cache between
+    /// two passes, so its `max_new_tokens` becomes 0: after the next pass, it counts as
+    /// complete and retires.
     fn cancel(&mut self, id: usize) {
         self.waiting.retain(|sequence| sequence.request.id != id);
         for row in &mut self.running {
@@ -199,9 +200,9 @@ impl<'a> SchedulerInterface<'a> for Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// Prefills the first waiting row if there is room. Otherwise, or if that row has
-    /// ended with its first token, makes a step of the batch, so that many short
-    /// requests can't hold it up.
+    /// Prefills the first waiting row if there is room. Otherwise, or if that row ended
+    /// with its first token, runs one step of the batch, so that many short requests
+    /// can't hold it up.
     fn prefill_or_decode(&mut self) -> Result<Vec<Token>> {
         let mut tokens = Vec::new();
         if self.has_room() {

@@ -3,7 +3,7 @@
 /// One day of the course.
 #[derive(Debug, Clone, Copy)]
 pub struct Day {
-    /// Its number, from 0.
+    /// The day's number, counted from 0.
     pub number: usize,
     /// Base name of the day's files, without the extension.
     pub name: &'static str,

@@ -1,5 +1,5 @@
-//! The kernels of the crate `candecode-kernels`, as operations on candle's tensors. They run on the
-//! CPU; `engine/operations.rs` decides when they are called.
+//! Wraps the kernels of the crate `candecode-kernels` as operations on candle's tensors. They run
+//! on the CPU, and `engine/operations.rs` decides when they are called.
 
 use crate::kit::device::on_cpu;
 use crate::kit::Pages;
@@ -23,14 +23,14 @@ pub fn describe() -> String {
 /// Sets the number of threads, unless the environment already does (at most four per core). Call it
 /// first, while the program has a single thread, because it sets environment variables.
 ///
-/// Without `RAYON_NUM_THREADS`, candle reads `/proc/cpuinfo` at every product, and a step takes 1.4
-/// times as long.
+/// Without `RAYON_NUM_THREADS`, candle reads `/proc/cpuinfo` for every product, and a step takes
+/// 1.4 times as long.
 pub fn set_threads() {
     use candecode_kernels::{default_threads, threads_asked_for};
     let products = threads_asked_for("RAYON_NUM_THREADS").unwrap_or_else(default_threads);
     std::env::set_var("RAYON_NUM_THREADS", products.to_string());
-    // candle's element-wise threads spin while they wait, and hold up everything when a core is
-    // busy elsewhere. That halves prefill speed, against a gain of a tenth on an idle machine.
+    // candle's element-wise threads spin while they wait, and delay everything when a core is busy
+    // with other work. That halves prefill speed; on an idle machine, they gain only a tenth.
     let elementwise = threads_asked_for("CANDLE_NUM_THREADS").unwrap_or(1);
     std::env::set_var("CANDLE_NUM_THREADS", elementwise.to_string());
 }
@@ -39,7 +39,7 @@ pub fn set_threads() {
 /// woken at every product. Meant for a command that computes on one thread. Other threads can call
 /// the kernels at the same time, as long as the pool has more threads than programs running in it.
 pub fn in_pool<T: Send>(program: impl FnOnce() -> T + Send) -> T {
-    // As much stack as a main thread has. An error means that a pool already exists.
+    // The same stack size as a main thread. An error means that a pool already exists.
     let _ = rayon::ThreadPoolBuilder::new().stack_size(8 << 20).build_global();
     rayon::scope(|_| program())
 }
@@ -47,7 +47,7 @@ pub fn in_pool<T: Send>(program: impl FnOnce() -> T + Send) -> T {
 /// Checks that `CANDECODE_SIMD`, if set, names an instruction set that this machine has.
 ///
 /// # Errors
-/// If it doesn't, with a message.
+/// An error message, if the machine doesn't have it.
 pub fn check_instruction_set() -> std::result::Result<(), String> {
     candecode_kernels::InstructionSet::asked_for().map(|_| ())
 }
@@ -72,10 +72,11 @@ impl<'a> Held<'a> {
         Ok(&self.slice_from_start()?[..self.1.shape().elem_count()])
     }
 
-    /// Heads in place: queries of a product, or keys and values of the cache.
+    /// Heads read where they are: the queries that a product computed, or the cache's keys and
+    /// values.
     fn heads(&self) -> Result<Heads<'_>> {
         let [batch_stride, head_stride, position_stride, 1] = *self.1.stride() else {
-            bail!("heads must be (B, H, T, D) with whole rows, not {:?}", self.1)
+            bail!("heads must be (B, H, T, D) with contiguous rows, not {:?}", self.1)
         };
         Ok(Heads { data: self.slice_from_start()?, batch_stride, head_stride, position_stride })
     }
@@ -134,7 +135,7 @@ pub fn quantized_linear(x: &Tensor, weights: &[TiledWeights<'_>]) -> Result<Vec<
     products(x, &outs, |x| candecode_kernels::quantized_linear(x, inner, weights))
 }
 
-/// The length of the rows of `x`.
+/// Returns the length of the rows of `x`.
 fn width(x: &Tensor) -> Result<usize> {
     match x.dim(D::Minus1)? {
         0 => bail!("linear: x is {:?}, which has no numbers", x.shape()),
@@ -142,8 +143,8 @@ fn width(x: &Tensor) -> Result<usize> {
     }
 }
 
-/// The products of `x` with matrices of these numbers of rows, from one vector that has them one
-/// after the other.
+/// Returns the products of `x` with several matrices as tensors. `outs` is each matrix's number of
+/// rows, and `compute` returns all products in one vector, one after another.
 fn products(
     x: &Tensor,
     outs: &[usize],
@@ -201,8 +202,8 @@ pub fn silu_and_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
 }
 
 /// Computes RoPE: rotates every head of `x`, `(B, H, T, D)`, f32, by its token's angles. `cos` and
-/// `sin` are `(B, T, D / 2)`, f32. The `D` values of a head are contiguous, wherever they begin.
-/// The result is `(B, H, T, D)`.
+/// `sin` are `(B, T, D / 2)`, f32. The `D` values of a head must be contiguous, wherever they
+/// begin. The result is `(B, H, T, D)`.
 ///
 /// # Errors
 /// If the shapes don't match.
@@ -223,7 +224,8 @@ pub fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
 }
 
 /// Computes grouped softmax attention: `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S, D)`. The
-/// `D` values of a key or value are contiguous, wherever they begin. The result is `(B, H, T, D)`.
+/// `D` values of a key or value must be contiguous, wherever they begin. The result is `(B, H, T,
+/// D)`.
 ///
 /// `mask` is `(B or 1, 1, T, S)`, u8, 1 = may attend. Without one, the `T` new tokens are the last
 /// of the `S`, and each attends to all up to and including itself.
@@ -257,10 +259,11 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> R
 /// `v` are `(blocks, Hkv, block size, D)`, the whole pools. Each token attends to its own sequence,
 /// up to and including itself. The result is `(1, H, N, D)`.
 ///
-/// A token gets bit for bit what [`attention`] computes from a cache that isn't made of blocks.
+/// Every token's result is bit-identical to what [`attention`] computes from a cache without
+/// blocks.
 ///
 /// # Errors
-/// As [`check_pages`], or if the D numbers of a position aren't contiguous.
+/// Same as [`check_pages`], or if the D numbers of a position aren't contiguous.
 pub fn paged_attention(q: &Tensor, k: &Tensor, v: &Tensor, pages: &Pages) -> Result<Tensor> {
     check_pages(q, k, v, pages)?;
     let (_, heads, tokens, width) = q.dims4()?;

@@ -1,5 +1,5 @@
-//! *Can I decode?* A course that teaches LLM decoding by building it. This is the map, one line per
-//! day.
+//! *Can I decode?* A course that teaches LLM decoding by building it. This file is the map, with
+//! one module per day.
 //!
 //! `src/dayNN_*.rs` is yours to write; `solutions/dayNN_*.rs` is the reference. The feature
 //! `ref-dayNN` compiles the reference for that day instead of yours, and `ref` does so for every

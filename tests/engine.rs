@@ -197,7 +197,9 @@ fn a_trace_tells_no_nan_from_a_pass_that_cannot_be_repeated() {
         *weight = (&*weight * f64::NAN).unwrap();
     }
     let NanTrace::FirstIn(stage) = first_nan(&model, &[1, 2, 3]) else { panic!("no stage") };
-    assert_eq!(stage, "every layer's output is a number, the last norm's or the head's is not");
+    let of_the_norm =
+        "every layer's output is free of NaN, but that of the last norm or the head isn't";
+    assert_eq!(stage, of_the_norm);
 }
 
 /// Many stop strings, or a long one that the text starts to match, cost about as much as one short

@@ -114,14 +114,14 @@ fn a_text_gets_the_same_bits_in_every_way() {
         ("in passes of 1 token", Box::new(|model| in_passes(model, 1))),
         ("in passes of 7", Box::new(|model| in_passes(model, 7))),
         ("in passes of 64", Box::new(|model| in_passes(model, 64))),
-        ("in a batch of three rows, padded", Box::new(in_a_batch)),
-        ("from a prefix that another text computed", Box::new(from_a_prefix)),
-        ("after preemption, in other blocks", Box::new(after_preemption)),
+        ("in a padded batch of three rows", Box::new(in_a_batch)),
+        ("with a prefix cached from another text", Box::new(from_a_prefix)),
+        ("recomputed in other blocks, after preemption", Box::new(after_preemption)),
     ];
     for (name, size) in [
-        ("in blocks of 4, in pieces, next to another text", 4),
-        ("in blocks of 16, in pieces, next to another text", 16),
-        ("in blocks of 64, in pieces, next to another text", 64),
+        ("in blocks of 4, in several passes, batched with another text", 4),
+        ("in blocks of 16, in several passes, batched with another text", 16),
+        ("in blocks of 64, in several passes, batched with another text", 64),
     ] {
         ways.push((name, Box::new(move |model| in_pages(model, size))));
     }

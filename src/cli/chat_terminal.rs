@@ -14,12 +14,12 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
 
 const HELP: &str = "Every line is a turn, except these commands:
-  /reset         start over; the system prompt stays
-  /system TEXT   another system prompt; the turns stay. Without TEXT: none
-  /help          this
+  /reset         start over, with the same system prompt
+  /system TEXT   replace the system prompt and keep the turns; without TEXT, remove it
+  /help          show this help
   /quit          end the chat; so do Ctrl-D, and Ctrl-C at the prompt
-  //TEXT         say a line that begins with a /
-  Ctrl-C stops an answer; what was said of it stays.";
+  //TEXT         send a line that begins with a /
+  Ctrl-C stops an answer; the part that was said stays.";
 
 /// The next action after reading a line.
 enum Next {
@@ -60,7 +60,7 @@ pub trait Partner {
 
 /// Information to show after an answer.
 pub struct Answered {
-    /// How it ended, unless it ended normally.
+    /// How the answer ended, unless it ended normally.
     pub note: Option<String>,
     /// The line of `--stats`.
     pub stats: String,
@@ -135,7 +135,9 @@ impl<'a> LocalChat<'a> {
             );
         }
         if story {
-            note!("[you begin a paragraph, it ends it; an empty line lets it go on]");
+            note!(
+                "[you begin a paragraph, and the model finishes it; an empty line lets it continue]"
+            );
         }
         Ok(Self { chat, request, story, turn: 0 })
     }
@@ -152,7 +154,7 @@ impl<'a> LocalChat<'a> {
                 self.request.max_new_tokens
             ),
             Some(FinishReason::Eos) if self.story => {
-                "the end; your next line begins another".to_string()
+                "the end; your next line begins a new story".to_string()
             }
             Some(_) => return None,
         })
@@ -181,7 +183,7 @@ impl Partner for LocalChat<'_> {
         let forgotten = prompt.forgotten_turns;
         if forgotten > 0 {
             let noun = if forgotten == 1 { "turn is" } else { "turns are" };
-            note!("[the context is full: the oldest {forgotten} {noun} forgotten]");
+            note!("[the context is full: the oldest {forgotten} {noun} dropped]");
         }
         self.turn += 1;
         let (began, mut first) = (Instant::now(), None);

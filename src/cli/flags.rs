@@ -1,5 +1,5 @@
-//! The flags of the `candecode` command, and the rules that clap checks. Names follow the field's
-//! conventions.
+//! The flags of the `candecode` command, and the rules that clap checks. The names are those that
+//! other engines use.
 
 use crate::engine::operations::Kernels;
 use crate::formats::hub::DEFAULT_MODEL;
@@ -19,7 +19,7 @@ const SEQUENCES: i64 = 1 << 16;
 /// The maximum number of tokens in a batch.
 const BATCH: i64 = 1 << 30;
 
-/// Text out of a prompt, by the days that are compiled in.
+/// Continues a prompt, using the days that are compiled in.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "candecode", version, about, max_term_width = 100)]
 #[command(group = ArgGroup::new("task").args([
@@ -34,9 +34,9 @@ const BATCH: i64 = 1 << 30;
 #[command(group = ArgGroup::new("draft").args(["draft_model", "draft_ngram", "draft_table"]))]
 #[command(group = ArgGroup::new("block_list").multiple(true).args(["block", "block_file"]))]
 pub struct Args {
-    /// An embedded model (story-3m, story-230k, story-gpt2-1m, paper), a folder, a GGUF file, a
-    /// short name, owner/repo on the hub, or random-135m (any number): random weights, made in
-    /// memory
+    /// The model: an embedded one (story-3m, story-230k, story-gpt2-1m, paper), a folder, a GGUF
+    /// file, a short name, owner/repo on the hub, or random-135m (any number), which has random
+    /// weights
     #[arg(
         long,
         default_value = DEFAULT_MODEL,
@@ -44,20 +44,20 @@ pub struct Args {
         value_name = "NAME|DIR|FILE|OWNER/REPO"
     )]
     pub model: String,
-    /// The text to continue; several make a batch: -p "Paris is" "Tehran is"
+    /// The text to continue. Several texts make a batch: -p "Paris is" "Tehran is"
     #[arg(short, long, value_name = "TEXT", num_args = 1..)]
     pub prompt: Vec<String>,
-    /// Use the prompt as it is with an instruct model, too; otherwise it goes through the model's
-    /// chat template
+    /// Use the prompt as is, even with an instruct model. By default, an instruct model's prompt
+    /// goes through its chat template
     #[arg(long)]
     pub raw: bool,
-    /// A file with the text to continue; - is standard input
+    /// A file with the text to continue; - for standard input
     #[arg(long, value_name = "FILE")]
     pub prompt_file: Option<PathBuf>,
     /// Token ids to continue, such as 5,9,77, with or without brackets around them
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id)]
     pub prompt_ids: Option<Vec<u32>>,
-    /// Tokens to generate at most [default: 128; in a chat 512 an answer]
+    /// Maximum number of tokens to generate [default: 128, or 512 per answer in a chat]
     #[arg(
         long,
         value_name = "N",
@@ -67,59 +67,59 @@ pub struct Args {
         value_parser = within(1..=TOKENS)
     )]
     pub max_new_tokens: usize,
-    /// cpu, metal or cuda
+    /// The device to run on: cpu, metal or cuda
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: String,
-    /// What a layer computes with: the days' own code on candle's tensors, candle-nn's fused
-    /// operations, the fast kernels for the CPU, or yours of days 17 to 19 [default: fast on the
-    /// CPU, candle on Metal and CUDA; where a day is yours, your own code runs]
+    /// How layers are computed: with the days' own code on candle's tensors, candle-nn's fused
+    /// operations, the fast CPU kernels, or your own kernels from days 17 to 19 [default: fast on
+    /// the CPU and candle on Metal and CUDA, but your own code for days that you wrote]
     #[arg(long, value_enum, value_name = "KERNELS")]
     pub kernels: Option<Kernels>,
-    /// The type of the weights in memory: f32, bf16 or f16, which on the CPU is the slowest of the
-    /// three
-    /// [default: f32; on the CPU those of a GGUF file in Q8_0, Q4_0 or Q4_1 stay as they are]
+    /// The type of the weights in memory: f32, bf16 or f16 (the slowest of the three on the CPU)
+    /// [default: f32; on the CPU, Q8_0, Q4_0 and Q4_1 weights from a GGUF file stay quantized]
     #[arg(long, value_name = "DTYPE", value_parser = device::dtype)]
     pub dtype: Option<DType>,
-    /// Quantize the weights as they are loaded; a head that is the embedding table, too, stays q8_0
+    /// Quantize the weights while loading them. A head shared with the embedding table is always
+    /// q8_0
     #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "dtype")]
     pub quantize: Option<QuantType>,
-    /// Tokens to generate before the text may end by EOS or a stop token
+    /// Number of tokens to generate before EOS or a stop token may end the text
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = within(0..=TOKENS))]
     pub min_new_tokens: usize,
-    /// A string, or a special token such as <|im_end|>, that ends the text; may be repeated
+    /// A string, or a special token such as <|im_end|>, that ends the text. May be repeated
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub stop: Vec<String>,
     /// Token ids that end the text, such as 5,9
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id)]
     pub stop_token_ids: Vec<u32>,
-    /// The seed of sampling; -1 draws one
+    /// The seed for sampling; -1 for a random seed
     #[arg(long, value_name = "SEED", value_parser = seed, requires = "sampling")]
     pub seed: Option<Seed>,
-    /// Where sampling's randomness comes from: torch's own stream, or a portable one
+    /// The random number generator for sampling: the same as torch's, or a portable one
     #[arg(long, value_name = "RNG", requires = "sampling")]
     pub rng: Option<RngKind>,
-    /// Divides the logits; above 0 it samples
+    /// Sampling temperature: the logits are divided by T. 0 means greedy decoding
     #[arg(long, value_name = "T", value_parser = single, help_heading = "Sampling")]
     pub temperature: Option<f64>,
-    /// Samples among the K likeliest tokens
+    /// Sample from the K most likely tokens
     #[arg(long, value_name = "K", value_parser = within(1..=TOKENS), help_heading = "Sampling")]
     pub top_k: Option<usize>,
-    /// Samples among the likeliest tokens that together reach probability P
+    /// Sample from the most likely tokens whose probabilities add up to P
     #[arg(long, value_name = "P", help_heading = "Sampling")]
     pub top_p: Option<f64>,
-    /// Samples among the tokens at least P times as likely as the likeliest
+    /// Sample from tokens that are at least P times as likely as the most likely one
     #[arg(long, value_name = "P", help_heading = "Sampling")]
     pub min_p: Option<f64>,
-    /// Above 1 it discourages every token of prompt and text
+    /// Penalize every token that is in the prompt or the text; 1 means no penalty
     #[arg(long, value_name = "X", value_parser = single_f32, help_heading = "Penalties")]
     pub repetition_penalty: Option<f32>,
-    /// Taken once from every token that was generated
+    /// Subtract X from the logit of every token that has been generated
     #[arg(long, value_name = "X", value_parser = single_f32, help_heading = "Penalties")]
     pub presence_penalty: Option<f32>,
-    /// Taken from a token for each time that it was generated
+    /// Subtract X from a token's logit for every time that it has been generated
     #[arg(long, value_name = "X", value_parser = single_f32, help_heading = "Penalties")]
     pub frequency_penalty: Option<f32>,
-    /// The penalties on repetition, presence and frequency look at the last N tokens [default: all]
+    /// Number of recent tokens that the three penalties look at [default: all]
     #[arg(
         long,
         value_name = "N",
@@ -128,10 +128,11 @@ pub struct Args {
         help_heading = "Penalties"
     )]
     pub penalty_window: Option<usize>,
-    /// No sequence of N tokens occurs twice
+    /// Forbid repeating any sequence of N tokens
     #[arg(long, value_name = "N", value_parser = within(1..=TOKENS), help_heading = "Penalties")]
     pub no_repeat_ngram: Option<usize>,
-    /// Adds BIAS to the logit of token ID, before the penalties; -inf forbids it. May be repeated
+    /// Add BIAS to the logit of token ID, before the penalties; -inf forbids the token. May be
+    /// repeated
     #[arg(
         long,
         value_name = "ID=BIAS",
@@ -140,7 +141,7 @@ pub struct Args {
         help_heading = "Penalties"
     )]
     pub logit_bias: Vec<(u32, f32)>,
-    /// Texts that grow side by side; above 1 it searches with beams
+    /// Number of beams; above 1 turns on beam search
     #[arg(
         long,
         value_name = "N",
@@ -150,7 +151,7 @@ pub struct Args {
         help_heading = "Beams"
     )]
     pub num_beams: usize,
-    /// Samples, or beams, to return for each prompt
+    /// Number of samples or beams to return for each prompt
     #[arg(
         long,
         value_name = "N",
@@ -160,7 +161,7 @@ pub struct Args {
         help_heading = "Beams"
     )]
     pub num_return_sequences: usize,
-    /// Above 0 it favors long texts
+    /// Length penalty of beam search; above 0 favors long texts
     #[arg(
         long,
         value_name = "X",
@@ -178,10 +179,11 @@ pub struct Args {
         help_heading = "Beams"
     )]
     pub early_stopping: Early,
-    /// A small model that drafts: a name, folder or owner/repo, with the same tokenizer
+    /// Draft with this smaller model, which must have the same tokenizer: a name, a folder or
+    /// owner/repo
     #[arg(long, value_name = "NAME", help_heading = "Speculation")]
     pub draft_model: Option<String>,
-    /// Draft what followed the last N tokens before
+    /// Draft what followed the last N tokens when they occurred earlier in the text
     #[arg(
         long,
         value_name = "N",
@@ -191,7 +193,7 @@ pub struct Args {
         help_heading = "Speculation"
     )]
     pub draft_ngram: Option<usize>,
-    /// Draft from a table of n-grams that --count-ngrams has made
+    /// Draft from a table of n-grams written by --count-ngrams
     #[arg(long, value_name = "FILE", help_heading = "Speculation")]
     pub draft_table: Option<PathBuf>,
     /// Draft a tree of this shape before each pass of the model: 3x2x1 is three tokens, two after
@@ -207,8 +209,8 @@ pub struct Args {
         help_heading = "Speculation"
     )]
     pub draft_tree: Option<TreeShape>,
-    /// Draft with Medusa heads, of this file or the model's own [default: medusa.safetensors in the
-    /// model's folder; trees of shape 3x2x1x1]
+    /// Draft with Medusa heads from this file, or with the model's own [default: medusa.safetensors
+    /// in the model's folder, and trees of shape 3x2x1x1]
     #[arg(
         long,
         value_name = "FILE",
@@ -220,16 +222,15 @@ pub struct Args {
         help_heading = "Speculation"
     )]
     pub medusa: Option<Option<PathBuf>>,
-    /// Accept drafted tokens that are typical of the model, as Medusa may. Lossy: the text is no
-    /// longer the model's own
+    /// Accept drafted tokens that are typical of the model (Medusa's typical acceptance). Lossy:
+    /// the model alone would write a different text
     #[arg(long, requires = "medusa", help_heading = "Speculation")]
     pub typical_acceptance: bool,
-    /// Count the n-grams of a corpus, write the table to --draft-table, and do nothing else.
-    /// Between two texts of the corpus stands <|endoftext|>; of a .jsonl file, the field text of
-    /// each line is read
+    /// Count the n-grams of a corpus, write the table to --draft-table, and exit. <|endoftext|>
+    /// separates the texts of the corpus; in a .jsonl file, each line's text field is one text
     #[arg(long, value_name = "CORPUS", requires = "draft_table", help_heading = "Speculation")]
     pub count_ngrams: Option<PathBuf>,
-    /// Tokens to draft at most before each pass of the model
+    /// Maximum number of tokens to draft before each pass of the model
     #[arg(
         long,
         value_name = "K",
@@ -239,13 +240,13 @@ pub struct Args {
         help_heading = "Speculation"
     )]
     pub num_draft_tokens: usize,
-    /// Words that must not appear, in any letter case, also inside other words
+    /// Words that must not appear, not even inside other words; not case-sensitive
     #[arg(long, value_name = "WORD", num_args = 1.., help_heading = "Guard rails")]
     pub block: Vec<String>,
-    /// A file with one such word a line
+    /// A file of words to block, one per line
     #[arg(long, value_name = "FILE", help_heading = "Guard rails")]
     pub block_file: Option<PathBuf>,
-    /// Block whole words only: they may appear inside other words
+    /// Block whole words only: inside other words they are allowed
     #[arg(long, requires = "block_list", help_heading = "Guard rails")]
     pub block_whole_words: bool,
     /// A sequence of token ids that must not appear, such as 5,9. May be repeated
@@ -254,7 +255,7 @@ pub struct Args {
     /// A regular expression that the generated text must match, unless a stop string cuts it off
     #[arg(long, value_name = "REGEX", help_heading = "Guard rails")]
     pub allow_regex: Option<String>,
-    /// The most tokens that the scheduler's batch may grow to, for --loop day15
+    /// Maximum number of tokens in the scheduler's batch, for --loop day15
     #[arg(
         long,
         value_name = "N",
@@ -267,10 +268,10 @@ pub struct Args {
     /// Recompute every position at every step
     #[arg(long, conflicts_with = "cache", help_heading = "Cache")]
     pub no_cache: bool,
-    /// How the cache makes room
+    /// The kind of KV cache
     #[arg(long, value_name = "KIND", help_heading = "Cache")]
     pub cache: Option<CacheName>,
-    /// The number of positions in a block of a paged cache: a divisor of 64
+    /// Positions per block of a paged cache: a divisor of 64
     #[arg(
         long,
         value_name = "N",
@@ -279,7 +280,7 @@ pub struct Args {
         help_heading = "Cache"
     )]
     pub block_size: usize,
-    /// The number of blocks of a paged cache [default: what the run can need]
+    /// Number of blocks in a paged cache [default: as many as the run can need]
     #[arg(
         long = "num-gpu-blocks-override",
         alias = "num-blocks",
@@ -288,11 +289,11 @@ pub struct Args {
         help_heading = "Cache"
     )]
     pub num_blocks: Option<usize>,
-    /// What happens at the end of the model's context: the text ends, or (one prompt) goes on from
-    /// a window of its last tokens
+    /// What to do at the end of the model's context: stop, or (for one prompt) continue with a
+    /// window of the last tokens
     #[arg(long, value_name = "WHAT", default_value = "stop", help_heading = "Cache")]
     pub past_context: PastContextName,
-    /// Talk with the model: every line of standard input is a turn (cargo xtask chat)
+    /// Chat with the model: every line of standard input is a turn (cargo xtask chat)
     #[arg(
         long,
         conflicts_with_all = [
@@ -305,18 +306,19 @@ pub struct Args {
     /// The system prompt of a chat
     #[arg(long, value_name = "TEXT", help_heading = "Chat", requires = "chat")]
     pub system: Option<String>,
-    /// A chat template in place of the model's own: a file, or "story" to write one text in turns
+    /// A chat template to use instead of the model's own: a file, or "story" to write a story in
+    /// turns
     #[arg(long, value_name = "FILE", help_heading = "Chat", requires = "chat")]
     pub template: Option<String>,
-    /// A variable for the chat template, as enable_thinking=false for Qwen3; may be repeated
+    /// A variable for the chat template, such as enable_thinking=false for Qwen3. May be repeated
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Chat")]
     pub template_set: Vec<String>,
-    /// The date for chat templates that write it into the prompt, as 2026-01-31 [default: today]
+    /// The date for chat templates that put it in the prompt, such as 2026-01-31 [default: today]
     #[arg(long, value_name = "DATE", help_heading = "Chat")]
     pub template_date: Option<String>,
-    /// Ask a server that speaks OpenAI's protocol, at an address as http://127.0.0.1:8000; --model
-    /// is then a name of its own, and may be left out if it has one model. Flags that are about
-    /// models on this machine, or that the protocol has no field for, don't go with it
+    /// Use a server that speaks OpenAI's protocol, at an address such as http://127.0.0.1:8000.
+    /// --model is then the server's name for the model, and is optional if it has only one. Flags
+    /// that apply only to local models, or that the protocol doesn't cover, can't be used
     #[arg(
         long,
         value_name = "URL",
@@ -330,14 +332,14 @@ pub struct Args {
         help_heading = "Another engine"
     )]
     pub endpoint: Option<String>,
-    /// The key that the server asks for [default: what OPENAI_API_KEY says]
+    /// The server's API key [default: the value of OPENAI_API_KEY]
     #[arg(long, value_name = "KEY", help_heading = "Another engine", requires = "endpoint")]
     pub api_key: Option<String>,
-    /// Text as it is made, or one JSON object a sequence
+    /// Print text as it is generated, or one JSON object per sequence
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
-    /// Show the N likeliest tokens of each step, with the log-probabilities that the model gives
-    /// them
+    /// Show the N most likely tokens of each step, with the log-probabilities that the model
+    /// assigns
     #[arg(
         long,
         value_name = "N",
@@ -348,19 +350,19 @@ pub struct Args {
     /// Print speeds to standard error
     #[arg(long)]
     pub stats: bool,
-    /// Ask nothing of any network: the model must be on this machine
+    /// Don't use the network: the model must be on this machine
     #[arg(long)]
     pub offline: bool,
-    /// Print the folder of the model, and do nothing else
+    /// Print the model's folder and exit
     #[arg(long = "where")]
     pub find: bool,
-    /// Print which models are on this machine, and their sizes, and do nothing else
+    /// Print the models on this machine and their sizes, and exit
     #[arg(long)]
     pub models: bool,
     /// The day whose loop runs: day6, day7, day10 to day13, day15, day21 or day24
     #[arg(long = "loop", value_name = "DAY", value_parser = loop_day)]
     pub loop_day: Option<usize>,
-    /// Replay the trace of `cargo xtask list --score` with this day's loop, and do nothing else
+    /// Replay the trace of `cargo xtask list --score` with this day's loop, and exit
     #[arg(long, value_name = "DAY", hide = true)]
     pub score: Option<usize>,
 }
@@ -388,12 +390,12 @@ impl Args {
             || self.draft_trees()
     }
 
-    /// Returns true if trees are drafted.
+    /// Returns true if the run drafts trees.
     pub fn draft_trees(&self) -> bool {
         self.draft_tree.is_some() || self.medusa.is_some()
     }
 
-    /// Returns the shape of the drafted trees, empty if none are drafted.
+    /// Returns the shape of the drafted trees. Empty if the run doesn't draft trees.
     pub fn tree_shape(&self) -> Vec<usize> {
         match &self.draft_tree {
             Some(shape) => shape.0.clone(),
@@ -424,7 +426,7 @@ fn loop_day(text: &str) -> Result<usize, String> {
 /// Parses a value of `--block-size`, here and in the server: a divisor of 64.
 ///
 /// # Errors
-/// If it isn't one.
+/// If it isn't a divisor of 64.
 pub fn block_size(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(size) if size > 0 && 64 % size == 0 => Ok(size),
@@ -436,7 +438,7 @@ pub fn block_size(text: &str) -> Result<usize, String> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeShape(pub Vec<usize>);
 
-/// The shape of Medusa's trees, if no other is asked for.
+/// The default shape of Medusa's trees.
 const MEDUSA_SHAPE: [usize; 4] = [3, 2, 1, 1];
 
 /// Parses a value of `--draft-tree`.
@@ -514,29 +516,29 @@ fn seed(text: &str) -> Result<Seed, String> {
 /// `--format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// The text, as it is made.
+    /// The text, as it is generated.
     Text,
-    /// One object a sequence, each on a line of its own.
+    /// One JSON object per sequence, each on its own line.
     Json,
 }
 
 /// `--rng`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RngKind {
-    /// PyTorch's own stream, as after `torch.manual_seed`.
+    /// PyTorch's generator, seeded as by `torch.manual_seed`.
     Torch,
-    /// ChaCha, one stream for each request.
+    /// ChaCha, with one stream per request.
     Chacha,
 }
 
 /// `--early-stopping`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Early {
-    /// As soon as there are enough finished texts.
+    /// Stop as soon as there are enough finished texts.
     True,
-    /// When the best running text cannot beat the worst finished one as it is.
+    /// Stop when the best running text, at its current length, can't beat the worst finished one.
     False,
-    /// When it could not even at the best length.
+    /// Stop when it couldn't at any length.
     Never,
 }
 
@@ -547,9 +549,10 @@ pub enum CacheName {
     Dynamic,
     /// Allocated once, for the whole context.
     Static,
-    /// Keeps the last context of tokens; another algorithm past the context, and RoPE only.
+    /// Keeps only the last positions, as many as the context has. Past the context, that isn't the
+    /// same algorithm. RoPE models only.
     Sliding,
-    /// Blocks from one pool; several texts run in one line of tokens (day 21).
+    /// Blocks from one pool. Several texts share one row of tokens (day 21).
     Paged,
 }
 
@@ -558,6 +561,6 @@ pub enum CacheName {
 pub enum PastContextName {
     /// The text ends.
     Stop,
-    /// It goes on from its last tokens, renumbered.
+    /// The text continues from its last tokens, whose positions are renumbered.
     Window,
 }

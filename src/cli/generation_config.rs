@@ -95,9 +95,9 @@ fn wishes(config: &Value, args: &Args) -> Option<(String, Vec<String>)> {
 /// Maximum number of keys the note lists.
 const MOST: usize = 30;
 
-/// Keys that don't change the text: EOS ids, which are read, other ids, and options for a call's
-/// return value or how it computes. These include assisted generation and prompt lookup, which only
-/// change the speed.
+/// Keys that don't change the text: EOS ids, which are read elsewhere; other ids; and options for a
+/// call's return value or for how it computes, such as assisted generation and prompt lookup, which
+/// only change the speed.
 const NO_EFFECT: &[&str] = &[
     "do_sample", // already taken into account
     "eos_token_id",
@@ -135,7 +135,7 @@ const NO_EFFECT: &[&str] = &[
     "max_matching_ngram_size",
 ];
 
-/// Neutral values. Every other key's is 0.
+/// Neutral values. For every other key, it's 0.
 const NEUTRAL: &[(&str, f64)] = &[
     ("num_beam_groups", 1.0),
     ("encoder_repetition_penalty", 1.0),

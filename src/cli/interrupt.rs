@@ -4,15 +4,15 @@
 use crate::kit::note::note;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether Ctrl-C was pressed. Static, because a signal belongs to the process and its handler
-/// can't reach anything else.
+/// Whether Ctrl-C was pressed. Static, because a signal is delivered to the whole process, and its
+/// handler can't access anything else.
 static ASKED: AtomicBool = AtomicBool::new(false);
 /// Whether the chat is waiting for a line.
 static WAITING: AtomicBool = AtomicBool::new(false);
 
-/// Takes over Ctrl-C. Until then, while a model is being downloaded, the first one ends the
-/// program. The handler has to exit the process itself, because `main` may be blocked on input or a
-/// matrix product.
+/// Takes over Ctrl-C. Until this is called, for example while a model is being downloaded, the
+/// first Ctrl-C ends the program. The handler has to exit the process itself, because `main` may be
+/// blocked on input or a matrix product.
 pub fn watch() {
     let _ = ctrlc::set_handler(|| {
         if WAITING.load(Ordering::SeqCst) {

@@ -1,4 +1,4 @@
-//! Checks whether a run fits in memory. Estimated before the weights are read, because a machine
+//! Checks whether a run fits in memory. This happens before the weights are read, because a machine
 //! that starts swapping can be unresponsive for minutes.
 
 use crate::cli::flags::{Args, CacheName};
@@ -191,7 +191,7 @@ pub fn need<'a>(
 
 /// Returns the bytes that a run may use. None: unknown, so no run is rejected.
 ///
-/// `CANDECODE_MEMORY` takes precedence (as 8G or 500M). Otherwise it's the system's answer: on
+/// `CANDECODE_MEMORY` takes precedence (such as 8G or 500M). Otherwise it's the system's answer: on
 /// Linux the available memory or a container's limit, on macOS all memory, which the GPU shares. A
 /// CUDA device's own memory isn't checked.
 ///
@@ -224,13 +224,13 @@ pub fn amount(text: &str) -> Result<f64> {
     let number = digits.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
     factor.zip(number).map(|(factor, number)| factor * number).ok_or_else(|| {
         usage(format!(
-            "CANDECODE_MEMORY is \"{text}\"; expected an amount of memory, as 8G or 500M"
+            "CANDECODE_MEMORY is \"{text}\"; expected an amount of memory such as 8G or 500M"
         ))
     })
 }
 
-/// Returns `MemAvailable`, or the remainder of a container's limit if that is less. Other systems
-/// have none of these files.
+/// Returns `MemAvailable`, or the remainder of a container's limit if that is less. None of these
+/// files exist on other systems.
 fn linux() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -40,7 +40,7 @@ pub struct Text {
     /// Beam score: log-probability divided by `length ^ length_penalty`.
     #[serde(skip_serializing_if = "Option::is_none")]
     score: Option<f32>,
-    /// Speculative decoding's counts.
+    /// Statistics of speculative decoding.
     #[serde(skip_serializing_if = "Option::is_none")]
     drafts: Option<Counts>,
     #[serde(flatten)]
@@ -80,16 +80,17 @@ pub struct Output<'a> {
     /// The text of each row.
     pub texts: Vec<Text>,
     began: Instant,
-    /// Time of the first token, in seconds, and the bytes the kernels had read by then.
+    /// Time of the first token, in seconds, and the number of bytes that the kernels had read by
+    /// then.
     first: Option<(f64, u64)>,
     load_s: f64,
-    /// The model, if this run has the passes that day 16 predicts.
+    /// The model, if day 16 can predict this run's passes.
     pub predicted: Option<&'a Transformer>,
 }
 
 impl<'a> Output<'a> {
-    /// Creates the output for these prompts. The first of them is number `number` of all.
-    /// `questions` are the prompts as typed, if a chat template was applied to them.
+    /// Creates the output for these prompts, the first of which is prompt number `number` of the
+    /// whole run. `questions` are the prompts as typed, if a chat template was applied to them.
     ///
     /// # Errors
     /// If the prompt can't be shown.
@@ -165,7 +166,7 @@ impl<'a> Output<'a> {
     /// Records a token. Returns true to continue, or false after Ctrl-C.
     ///
     /// # Errors
-    /// If it can't be shown.
+    /// If the token can't be shown.
     pub fn token(&mut self, token: Token) -> Result<bool> {
         self.first
             .get_or_insert_with(|| (self.began.elapsed().as_secs_f64(), kernels::bytes_read()));
@@ -190,7 +191,7 @@ impl<'a> Output<'a> {
         Ok(!interrupt::asked())
     }
 
-    /// Records a loop's other results: for a beam search, the hypotheses for the one prompt.
+    /// Records a loop's other results, such as a beam search's hypotheses for its one prompt.
     pub fn found(&mut self, found: Found) {
         if self.args.num_beams > 1 {
             let asked = std::mem::take(&mut self.texts).into_iter().next().unwrap_or_default();
@@ -218,7 +219,7 @@ impl<'a> Output<'a> {
     /// Shows all remaining output.
     ///
     /// # Errors
-    /// If it can't be shown.
+    /// If the output can't be shown.
     pub fn finish(mut self) -> Result<()> {
         let all_read = kernels::bytes_read();
         let (prefill_s, prefill_read) = self.first.unwrap_or((0.0, all_read));
@@ -358,7 +359,8 @@ fn without_controls(text: &str) -> String {
 /// Writes to standard output and flushes.
 ///
 /// # Errors
-/// If it can't be written; [`OutputClosed`] if the reader has gone away (`| head`).
+/// If it can't be written. [`OutputClosed`] if the program reading the output has exited (`|
+/// head`).
 pub fn show(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -60,12 +60,12 @@ impl Plan {
         for (fine, message) in [
             (
                 args.temperature != Some(0.0) || !draws,
-                "--temperature 0 is greedy and draws nothing; leave out --top-k, --top-p, --min-p, \
-                 --seed and --rng",
+                "--temperature 0 is greedy and draws nothing, so leave out --top-k, --top-p, \
+                 --min-p, --seed and --rng",
             ),
             (
                 beams == 1 || samples <= beams,
-                "--num-return-sequences is more than --num-beams",
+                "--num-return-sequences is more than --num-beams; lower it or use more beams",
             ),
             (
                 args.length_penalty.is_finite(),
@@ -76,11 +76,11 @@ impl Plan {
                 "--num-return-sequences without sampling or beams would give the same text again; \
                  add --temperature or --num-beams",
             ),
-            (least <= most, "--min-new-tokens is more than --max-new-tokens"),
+            (least <= most, "--min-new-tokens is more than --max-new-tokens; lower it"),
             (
                 args.cache != Some(CacheName::Sliding) || (self.day == 10 && !args.chat && !window),
-                "--cache sliding is for one prompt: beams, batches, drafts, a chat and \
-                 --past-context window need positions that stay",
+                "--cache sliding is for one prompt only; beams, batches, drafts, chats and \
+                 --past-context window need the earlier positions",
             ),
             (
                 !paged || [10, 11, 13, 21].contains(&self.day),
@@ -88,11 +88,11 @@ impl Plan {
             ),
             (
                 paged || self.day == 21 || (args.num_blocks.is_none() && args.block_size == 16),
-                "--block-size and --num-gpu-blocks-override are for pages; add --cache paged",
+                "--block-size and --num-gpu-blocks-override need a paged cache; add --cache paged",
             ),
             (
                 !window || one_text,
-                "--past-context window is for one prompt, without beams, drafts or batches",
+                "--past-context window is for one prompt only, without beams, drafts or batches",
             ),
             (
                 args.top_logprobs.is_none() || [7, 10, 12, 15, 21].contains(&self.day),
@@ -109,9 +109,12 @@ impl Plan {
             ),
             (
                 !mine || args.device == "cpu" || on_metal,
-                "--kernels mine is for the CPU; leave out --device",
+                "--kernels mine works only on the CPU; leave out --device",
             ),
-            (!mine || reads, "--kernels mine does not read weights of this --dtype; leave it out"),
+            (
+                !mine || reads,
+                "--kernels mine doesn't support this --dtype; leave --kernels or --dtype out",
+            ),
             (
                 asks || (args.template_set.is_empty() && args.template_date.is_none()),
                 "--template-set and --template-date are for chat templates: cargo xtask chat, or \
@@ -213,7 +216,8 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
             ensure!(
                 !line.trim().is_empty(),
                 usage(format!(
-                    "--block-file {shown}: line {} is empty; it would block everything, remove it",
+                    "--block-file {shown}: line {} is empty; it would block everything, so \
+                     remove it",
                     i + 1
                 ))
             );
@@ -222,12 +226,12 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
     }
     ensure!(
         words.iter().all(|word| !word.trim().is_empty()),
-        usage("--block: a word is empty; it would block everything")
+        usage("--block: empty word; it would block everything")
     );
     Ok(words)
 }
 
-/// Returns the prompts that are texts.
+/// Returns the prompts that were given as text.
 ///
 /// # Errors
 /// If a file can't be read.
@@ -250,7 +254,8 @@ pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
     }
 }
 
-/// Returns the first day with a loop that can do this, or the one requested by `--loop`.
+/// Returns the day of the loop to run: the first one that can do what the flags ask for, or the one
+/// requested by `--loop`.
 fn loop_day(args: &Args, rows: usize, params: &SamplingParams) -> Result<usize> {
     let drafts = args.drafts();
     let smallest = match () {

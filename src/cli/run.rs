@@ -45,8 +45,8 @@ pub fn run(args: &Args) -> Result<u8> {
     write(asked, &loaded)
 }
 
-/// Step 1: handles requests that need no model and returns the exit code. None: continue with step
-/// 2.
+/// Step 1: handles flags that need no loaded model and returns the exit code. None: continue with
+/// step 2.
 fn answer_without_model(args: &Args) -> Result<Option<u8>> {
     kernels::check_instruction_set().map_err(usage)?;
     if args.models {
@@ -59,7 +59,7 @@ fn answer_without_model(args: &Args) -> Result<Option<u8>> {
     }
     if args.find {
         let place = hub::locate(&args.model, args.offline)?;
-        ensure!(place.exists(), "{} is made in memory: it has no folder", args.model);
+        ensure!(place.exists(), "{} is created in memory, so it has no folder", args.model);
         show(&format!("{}\n", place.display()))?;
         return Ok(Some(0));
     }
@@ -69,7 +69,7 @@ fn answer_without_model(args: &Args) -> Result<Option<u8>> {
     }
 }
 
-/// The request: everything in the flags, the prompts and a model's small files. Mistakes in these
+/// The request: everything in the flags, the prompts and the model's small files. Mistakes in these
 /// are found before any weights are read.
 struct Asked<'a> {
     args: &'a Args,
@@ -199,12 +199,13 @@ impl Loaded {
     }
 }
 
-/// Step 4: reports which loop runs where and whose code it is, then runs it. Returns the exit code.
+/// Step 4: reports which loop runs, on which device, and whose code it is, then runs it. Returns
+/// the exit code.
 fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
     let Asked { args, plan, files, .. } = asked;
     note!("{}", days::credits(plan.day, device::name(&asked.device)));
     if let Some(seed) = args.seed.filter(|seed| seed.drawn) {
-        note!("note: --seed {} writes this again", seed.value);
+        note!("note: --seed {} generates the same text again", seed.value);
     }
     let advice = |asked| generation_config::advice(asked, files.generation_config_name(), args);
     if let Some(note) = files.generation_config().and_then(advice) {
@@ -257,7 +258,7 @@ impl Run<'_> {
         request.stop_strings.extend(template.stops.iter().cloned());
         let most = self.model.config().max_position_embeddings;
         if context < most {
-            note!("note: memory has room for {context} tokens, the model's context is {most}");
+            note!("note: memory has room for {context} tokens; the model's context is {most}");
         }
         let cached = engine.new_cached(&self.model)?;
         let chat = Chat::new(cached, engine.tokenizer(), template, context);
@@ -270,7 +271,7 @@ impl Run<'_> {
         let Self { args, loaded, loops, .. } = self;
         let questions = self.questions.as_deref();
         let mut out = Output::new(args, &loaded.engine, prompts, loaded.load_s, first, questions)?;
-        // One prefill, then one step per token of every row. Beams, drafts and a queue work
+        // One prefill, then one step per token of every row. Beams, drafts and the scheduler work
         // differently.
         let stops = loops.past_context == PastContext::Stop;
         let plain_steps = [10, 12].contains(&loops.day) && !args.no_cache;
@@ -304,8 +305,8 @@ impl Run<'_> {
         out.finish()?;
         if cut {
             note!(
-                "note: the text ends where the model's context does, at {context} tokens; one \
-                 prompt goes on with --past-context window"
+                "note: the text ends at the end of the model's context, {context} tokens; with a \
+                 single prompt, --past-context window continues it"
             );
         }
         failure.map_or(Ok(()), Err)
@@ -325,9 +326,9 @@ impl Run<'_> {
     }
 }
 
-/// Returns the cache that the flags ask for. A pool of blocks holds every text at its full length,
-/// unless the flags say otherwise: twice over for beams, because a step forks all of them before it
-/// releases any, with one more block for each text to copy into.
+/// Returns the kind of cache that the flags ask for. Unless the flags give its size, a pool of
+/// blocks has room for every text at its full length, plus one block per text to copy into. Beams
+/// get twice as much, because a step forks all of them before it releases any.
 fn cache_kind(
     args: &Args,
     plan: &Plan,
@@ -375,8 +376,8 @@ fn open(
     Ok(engine)
 }
 
-/// Returns the model's tokenizer. A run with ids for input and output, and no flags about text, can
-/// do without one.
+/// Returns the model's tokenizer. A run with ids for input and output, and without flags about
+/// text, doesn't need one.
 fn tokenizer(args: &Args, files: &ModelFiles) -> Result<Tokenizer> {
     let looks_at_text = !args.stop.is_empty()
         || !args.block.is_empty()
@@ -411,15 +412,15 @@ fn draft_model(
     let own = files.tokenizer()?;
     if let Some(difference) = own.difference(tokenizer) {
         return Err(usage(format!(
-            "--draft-model {name}: a draft must have its target's tokenizer, and this one differs: \
+            "--draft-model {name}: a draft must have its target's tokenizer, but this one differs: \
                 {difference}"
         )));
     }
     let (draft, target) = (files.config(), target.config());
     if draft.size() >= target.size() {
         note!(
-            "warning: the draft model is as large as its target: speculation will be slower than \
-            none"
+            "warning: the draft model is as large as its target, so speculation will be slower \
+            than none"
         );
     }
     Ok((files, own))
@@ -433,9 +434,9 @@ fn draft_table(file: &Path, tokenizer: &Tokenizer) -> Result<NgramTable> {
         .map_err(|e| usage(format!("--draft-table {}: {}", file.display(), describe(&e))))
 }
 
-/// Returns the Medusa heads that the flags ask for: of the named file, or of the model's folder.
-/// Rejects them if they are another model's, or too few for the tree. Of the model's weights, only
-/// the last norm is read.
+/// Returns the Medusa heads that the flags ask for, from the named file or the model's folder.
+/// Rejects them if they belong to another model, or there are too few for the tree. The last norm
+/// is the only one of the model's weights that this reads.
 fn heads(args: &Args, files: &ModelFiles) -> Result<Option<HeadsFile>> {
     let Some(file) = &args.medusa else { return Ok(None) };
     let folder = match files.path().is_file() {
@@ -448,8 +449,8 @@ fn heads(args: &Args, files: &ModelFiles) -> Result<Option<HeadsFile>> {
     ensure!(
         levels <= count,
         usage(format!(
-            "--draft-tree has {levels} levels, and {count} Medusa heads can draft {count}; take a \
-             smaller shape"
+            "--draft-tree has {levels} levels, but {count} Medusa heads can draft only {count}; \
+             use a smaller shape"
         ))
     );
     heads.check_model(&load::last_norm(files)?)?;
@@ -459,11 +460,11 @@ fn heads(args: &Args, files: &ModelFiles) -> Result<Option<HeadsFile>> {
 /// Rejects a tree that is wider or deeper than the context leaves room for after a prompt.
 fn check_tree(shape: &[usize], prompt: usize, context: usize) -> Result<()> {
     let (size, room) = (medusa::tree_size(shape), context.saturating_sub(prompt));
-    // A prompt that doesn't fit itself has its own message.
+    // A prompt that is too long by itself gets its own message.
     ensure!(
         size <= room || room == 0,
-        "--draft-tree drafts {size} tokens, and after the prompt the context has room for {room}; \
-         take a smaller shape"
+        "--draft-tree drafts {size} tokens, but after the prompt, the context has room for only \
+         {room}; use a smaller shape"
     );
     Ok(())
 }
@@ -476,7 +477,7 @@ fn count_ngrams(args: &Args, corpus: &Path) -> Result<u8> {
     ensure!(
         !file.exists(),
         usage(format!(
-            "--draft-table {}: this file exists; remove it or choose another name",
+            "--draft-table {}: this file already exists; remove it or choose another name",
             file.display()
         ))
     );
@@ -525,7 +526,7 @@ fn prompts(
     let encode = |(i, text): (usize, &String)| -> Result<Vec<u32>> {
         let which = which(i, texts.len());
         if text.len() / 16 > context {
-            // The length in bytes may already rule it out, without minutes of tokenizing.
+            // The length in bytes may already rule a prompt out, which saves minutes of tokenizing.
             let least = text.len() / tokenizer.longest_token().max(1);
             ensure!(
                 least <= context,

@@ -22,13 +22,13 @@ use std::time::Instant;
 
 /// The model that the trace is replayed with.
 const MODEL: &str = "story-3m";
-/// The number of requests served at a time, where a loop can serve several.
+/// The number of requests served at a time, if the loop can serve several.
 const ROWS: usize = 8;
 /// The number of replays. The fastest one counts.
 const REPLAYS: usize = 3;
 
-/// Returns the trace: 24 prompts, each with its number of new tokens. Every fourth request is long
-/// (48 to 64), the rest are short (4 to 16).
+/// Returns the trace: 24 prompts, each with its number of new tokens. Every fourth request
+/// generates a long text (48 to 64 tokens), the rest generate short ones (4 to 16).
 pub fn trace() -> Vec<(Vec<u32>, usize)> {
     let wants = |i: usize| if i.is_multiple_of(4) { 48 + 7 * i % 17 } else { 4 + 5 * i % 13 };
     (0..24).map(|i| ((300..304 + i as u32 % 6).collect(), wants(i))).collect()
@@ -84,7 +84,7 @@ impl Replay {
     }
 }
 
-/// Replays the trace with the loop of a day, and returns the cost of the fastest replay.
+/// Replays the trace with a day's loop and returns the cost of the fastest replay.
 ///
 /// # Errors
 /// If the day has no loop here, the model can't be loaded, or the loop fails.
@@ -122,7 +122,7 @@ pub fn score(day: usize) -> Result<Value> {
     Ok(fastest.map(|(_, cost)| cost).unwrap_or_default())
 }
 
-/// Serves the trace with the loop of a day.
+/// Serves the trace with a day's loop.
 fn serve(
     day: usize,
     model: &dyn Model,

@@ -1,5 +1,5 @@
-//! Text from outside: files named by flags, standard input, and chat input. All of it is limited in
-//! size, and reading never blocks forever.
+//! Reads text from outside: files named by flags, standard input, and chat input. The size is
+//! limited, and reading a file never blocks forever.
 
 use crate::kit::error::usage;
 use anyhow::{anyhow, ensure, Context as _, Result};
@@ -14,7 +14,7 @@ const LONGEST: u64 = 64 << 20;
 /// Also reads pipes opened by the shell, such as `<(sort words)`.
 ///
 /// # Errors
-/// If it is a folder or a named pipe, is longer than 64 MiB or not UTF-8, or can't be read.
+/// If it is a folder or a named pipe, is longer than 64 MiB, isn't UTF-8, or can't be read.
 pub fn text_file(flag: &str, file: &Path) -> Result<String> {
     let shown = format!("{flag} {}", file.display());
     let read = || format!("{shown}: could not be read as UTF-8 text");
@@ -32,7 +32,7 @@ pub fn text_file(flag: &str, file: &Path) -> Result<String> {
 /// Reads the text on standard input.
 ///
 /// # Errors
-/// If it is longer than 64 MiB, not UTF-8, or can't be read.
+/// If it is longer than 64 MiB, isn't UTF-8, or can't be read.
 pub fn standard_input() -> Result<String> {
     let text = whole(std::io::stdin().lock()).context("could not read standard input")?;
     text.context("standard input: longer than 64 MiB; give a shorter text")

@@ -41,7 +41,7 @@ pub fn weight_format(args: &Args, files: &ModelFiles, device: &Device) -> Result
         ensure!(
             types.is_empty(),
             usage(format!(
-                "--quantize: {} is quantized already ({}); leave --quantize out",
+                "--quantize: {} is already quantized ({}); leave out --quantize",
                 files.path().display(),
                 types.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
             ))
@@ -59,7 +59,7 @@ pub fn note(args: &Args, load: &ModelLoad) -> Option<String> {
     }
     let stay = matches!(load.format, WeightFormat::AsStored);
     let said = types.iter().map(|(name, can_stay)| match stay && *can_stay {
-        true => format!("{name} stays as in the file"),
+        true => format!("{name} stays as it is in the file"),
         false => format!("{name} is widened to f32"),
     });
     let said = said.collect::<Vec<_>>().join(", ");

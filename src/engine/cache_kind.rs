@@ -6,7 +6,7 @@ use crate::day21_pages::PagedCache;
 use crate::kit::{Batch, Cache};
 use candle_core::{bail, Result};
 
-/// How a cache makes room. Names follow HF's cache classes.
+/// The kind of KV cache. The names are those of HF's cache classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheKind {
     /// Grows by concatenation.
@@ -15,7 +15,7 @@ pub enum CacheKind {
     Static(usize),
     /// Grows, and drops the oldest positions: each token sees the last N, including itself.
     Sliding(usize),
-    /// Blocks from one pool (vLLM).
+    /// Blocks from one pool, as in vLLM.
     Paged {
         /// Positions in a block: a divisor of 64.
         block_size: usize,
@@ -25,8 +25,8 @@ pub enum CacheKind {
 }
 
 impl CacheKind {
-    /// Creates an empty cache for one sequence and a model with `layers` layers: day 10's, or day
-    /// 21's.
+    /// Creates an empty cache for one sequence and a model with `layers` layers, from day 10 or day
+    /// 21.
     ///
     /// # Errors
     /// If a block size isn't a divisor of 64, or there are no blocks.
@@ -41,7 +41,7 @@ impl CacheKind {
         })
     }
 
-    /// Creates an empty cache for a batch: day 12's, whose rows can join and leave, or day 21's.
+    /// Creates an empty cache for a batch, whose rows can join and leave, from day 12 or day 21.
     ///
     /// # Errors
     /// Same as [`CacheKind::batch_capacity`] and [`CacheKind::new_cache`].
@@ -61,7 +61,7 @@ impl CacheKind {
         match self {
             Self::Dynamic => Ok(None),
             Self::Static(capacity) => Ok(Some(capacity)),
-            Self::Paged { .. } => bail!("pages are not a rectangle; use day 21's loop"),
+            Self::Paged { .. } => bail!("a paged cache has no padded batch; use day 21's loop"),
             Self::Sliding(_) => {
                 bail!(
                     "a sliding cache is for one text; for several, or for beams, use a dynamic \

@@ -89,7 +89,7 @@ impl<'a> Chat<'a> {
 
     /// Returns the conversation with one more user message, leaving room for `answer` tokens or a
     /// quarter of the context, whichever is smaller. If there isn't enough room, drops the oldest
-    /// turns until half of the context is free. Dropping many turns at once makes it rare, and that
+    /// turns until half of the context is free. Dropping many turns at once makes this rare, which
     /// matters because everything after them changes position and has to be recomputed. The chat
     /// itself doesn't change.
     ///
@@ -133,8 +133,8 @@ impl<'a> Chat<'a> {
     }
 
     /// Answers a prompt returned by [`Chat::prompt`], with the stop rules, processors and sampler
-    /// of `request`. `on_token` receives every token and returns whether to continue. The text
-    /// generated before it stops the answer is kept.
+    /// of `request`. `on_token` receives every token and returns whether to continue. If it stops
+    /// the answer, the text generated so far is kept.
     ///
     /// # Errors
     /// If the model, the sampling or `on_token` fails. The chat is then unchanged.

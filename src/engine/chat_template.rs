@@ -19,7 +19,7 @@ use std::path::Path;
 /// The name of the built-in template.
 pub const STORY: &str = "story";
 
-/// A story that the reader and the model write in turns: the user's line begins a paragraph and the
+/// A story that the user and the model write in turns: the user's line begins a paragraph, and the
 /// model finishes it.
 const STORY_TEMPLATE: &str = r"
 {%- for message in messages -%}
@@ -113,7 +113,7 @@ impl Template {
         Ok(Self { jinja, variables, source: source.to_string(), date: None, stops: Vec::new() })
     }
 
-    /// Loads the template named by `asked` (a file, or [`STORY`]), or else the model's own:
+    /// Loads the template named by `asked` (a file, or [`STORY`]), or by default the model's own:
     /// `chat_template.jinja`, the one in `tokenizer_config.json`, or a GGUF file's metadata. The
     /// embedded story models use [`STORY`].
     ///
@@ -146,9 +146,9 @@ impl Template {
         }
         let Some((source, text)) = own.source else {
             bail!(
-                "{model} has no chat template: it continues texts, and knows no turns; `cargo \
-                    xtask run --model {model} -p TEXT` continues one, --template {STORY} writes \
-                    one in turns with you, --template FILE gives it a template"
+                "{model} has no chat template: it continues texts, but can't take turns; `cargo \
+                    xtask run --model {model} -p TEXT` continues a text, --template {STORY} \
+                    writes a story in turns with you, and --template FILE uses your own template"
             )
         };
         Self::new(&source, &text, special)
@@ -201,8 +201,8 @@ impl Template {
         }
         ensure!(
             !options.add_generation_prompt,
-            "continue_final_message and add_generation_prompt exclude each other: the last message \
-                is continued, or a new one is begun"
+            "continue_final_message and add_generation_prompt exclude each other: either continue \
+                the last message or begin a new one"
         );
         let Some((last, before)) = messages.split_last() else {
             bail!("continue_final_message: there is no message to continue")
@@ -221,7 +221,7 @@ impl Template {
             )
         };
         let kept = &text[..end];
-        // A template that trims the message has trimmed the tag's space, too.
+        // If the template trims the message, it has also trimmed the tag's space.
         Ok(if text[end..].starts_with(TAG) { kept } else { kept.trim_end() }.to_string())
     }
 
@@ -263,7 +263,7 @@ fn data(value: &Value) -> Data {
 pub fn setting(text: &str) -> Result<(String, Data)> {
     let (name, value) = text.split_once('=').ok_or_else(|| {
         usage(format!(
-            "--template-set {}: expected NAME=VALUE, as enable_thinking=false",
+            "--template-set {}: expected NAME=VALUE, such as enable_thinking=false",
             shown(text)
         ))
     })?;
@@ -299,7 +299,8 @@ fn now() -> DateTime {
     jiff::tz::Offset::UTC.to_datetime(now.unwrap_or_default())
 }
 
-/// Describes a template error in one line. Escaped, because it may quote the template or a client.
+/// Describes a template error in one line. Control characters are escaped, because the message may
+/// quote the template or a client.
 fn explained(source: &str, error: &minijinja::Error) -> anyhow::Error {
     let line = error.line().map(|line| format!(", line {line}")).unwrap_or_default();
     anyhow!("the chat template ({source}{line}): {}", shown(jinja::message(error)))

@@ -27,9 +27,9 @@ pub fn this_machine() -> Machine {
     Machine { bandwidth: kernels::bandwidth(3), peak: kernels::peak_operations(5) }
 }
 
-/// Describes the minimum time a run on the CPU should take, and what limits it: one prefill pass,
-/// and one decode step halfway through the completion. The cache is always f32. If day 16 panics,
-/// as it does while the reader's tasks are unfinished, the text says so.
+/// Describes the minimum time that a run on the CPU should take, and what limits it, for one
+/// prefill pass and for one decode step halfway through the completion. The cache is always f32. If
+/// day 16 panics, as it does while its tasks are unfinished, the description says so.
 pub fn words(model: &Transformer, sizes: RunSizes, machine: &Machine) -> String {
     let RunSizes { rows, prompt, new } = sizes;
     let cache_bytes = DType::F32.size_in_bytes() as f64;

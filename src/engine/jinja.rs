@@ -1,9 +1,9 @@
 //! Jinja as transformers sets it up for chat templates, built on the minijinja crate.
 //!
-//! On top of minijinja there are the tag `{% generation %}`, transformers' functions and its
-//! `tojson`, Python's string methods, and limits. Templates come from strangers, so fuel limits the
-//! work and with it the memory. Code that recurses through a value or a syntax tree runs on a large
-//! stack, and no value can nest deeper than that stack allows.
+//! This adds the tag `{% generation %}`, transformers' functions and its `tojson`, Python's string
+//! methods, and limits. Templates come from strangers, so fuel limits the work, which also limits
+//! the memory. Code that recurses through a value or a syntax tree runs on a large stack, and no
+//! value can nest deeper than that stack allows.
 //!
 //! Jinja2 features that minijinja lacks are rejected: `%` with a string, `block` and other
 //! templates, `varargs`, `cycler`.
@@ -35,7 +35,7 @@ const FUEL: u64 = 100_000;
 /// Additional fuel for each byte of a template's variables, because long conversations take many
 /// steps.
 const FUEL_PER_BYTE: u64 = 20;
-/// The maximum fuel, whatever the variables: half a gigabyte of data.
+/// The maximum fuel, no matter how large the variables are: half a gigabyte of data.
 const MOST_FUEL: u64 = 8_000_000;
 
 /// The name of the only template in the environment.

@@ -94,7 +94,9 @@ pub fn quantized_format(kind: QuantType) -> WeightFormat {
         let (out, inner) = matrix.dims2()?;
         if !inner.is_multiple_of(kind.block_size()) {
             let size = kind.block_size();
-            bail!("a row has {inner} numbers, which is no multiple of {kind}'s blocks of {size}")
+            bail!(
+                "a row has {inner} numbers, which isn't a multiple of {kind}'s block size, {size}"
+            )
         }
         let rows = matrix.to_vec2::<f32>()?;
         let blocks = rows.par_iter().enumerate().map(|(at, row)| match quantize_row(kind, row) {

@@ -29,7 +29,7 @@ pub type OnToken<'a> = dyn FnMut(Token) -> Result<bool> + 'a;
 pub struct Found {
     /// The hypotheses of a beam search.
     pub hypotheses: Vec<Hypothesis>,
-    /// Speculative decoding's counts.
+    /// Statistics of speculative decoding.
     pub counts: Option<Counts>,
 }
 
@@ -68,9 +68,9 @@ pub struct LoopPlan {
 pub struct TreePlan {
     /// Maximum number of children at each depth.
     pub shape: Vec<usize>,
-    /// Whether drafted tokens are accepted by typical acceptance, which changes the text.
+    /// Whether to use typical acceptance for drafted tokens, which changes the text.
     pub typical: bool,
-    /// The heads to draft with. None: draft with a model, or by n-grams.
+    /// The heads to draft with. None: draft with a model or with n-grams.
     pub heads: Option<MedusaHeads>,
 }
 
@@ -81,7 +81,7 @@ pub struct Models<'a> {
     pub engine: &'a Engine,
     /// The model to run: the engine's own, or its wrapper.
     pub model: &'a dyn Model,
-    /// A draft engine and its model. None: draft by n-grams.
+    /// A draft engine and its model. None: draft with n-grams.
     pub drafter: Option<(&'a Engine, &'a dyn Model)>,
 }
 
@@ -310,7 +310,7 @@ impl LoopPlan {
             let logprob = f32::NAN;
             ended = on_token(Token { id, logprob, text, finish, ..Token::default() });
             if !matches!(ended, Ok(true)) {
-                candle_core::bail!("the loop was told to stop")
+                candle_core::bail!("the loop was stopped")
             }
             Ok(())
         };

@@ -1,4 +1,4 @@
-//! Medusa heads: reading their file, and the seam that shows a model's states to them.
+//! Reads Medusa heads from their file, and gives them access to a model's states.
 
 use crate::day03_norms_and_mlps::Projection;
 use crate::day05_model::{Norm, Transformer};
@@ -17,7 +17,7 @@ pub const FILE: &str = "medusa.safetensors";
 /// C)`, after the last norm.
 ///
 /// # Errors
-/// As `forward`.
+/// Same as `forward`.
 pub fn forward_with_hidden(
     model: &Transformer,
     step: &Step,
@@ -31,11 +31,12 @@ pub fn forward_with_hidden(
         x = layer.forward(&x, step, cos_sin.as_ref(), cache)?;
     }
     let x = step.chosen(&x)?;
-    // The head norms the states itself. They are normed a second time here, to be returned.
+    // The head applies the norm itself. It is applied a second time here, to return the normed
+    // states.
     Ok((model.head(&x)?, Some(model.norm.forward(&x)?)))
 }
 
-/// Medusa heads as their file holds them, before the model is in memory.
+/// Medusa heads as stored in their file, read before the model is in memory.
 pub struct HeadsFile {
     /// The file, for messages.
     name: String,
@@ -46,7 +47,7 @@ pub struct HeadsFile {
 }
 
 impl HeadsFile {
-    /// Reads heads for a model of this configuration: `heads.K.weight`, `(C, C)`, and
+    /// Reads heads for a model with this configuration: `heads.K.weight`, `(C, C)`, and
     /// `heads.K.bias`, `(C)`, for K = 0, 1, …; `vocab_size`; and `norm.weight`, `(C)`, a copy of
     /// the model's last norm, which identifies the model.
     ///
@@ -98,10 +99,10 @@ impl HeadsFile {
     }
 }
 
-/// Reads heads for a model that is in memory, with all checks.
+/// Reads heads for a model that is already in memory, with all checks.
 ///
 /// # Errors
-/// As [`HeadsFile::read`] and [`HeadsFile::check_model`].
+/// Same as [`HeadsFile::read`] and [`HeadsFile::check_model`].
 pub fn load(file: &Path, model: &Transformer) -> Result<MedusaHeads> {
     let heads = HeadsFile::read(file, &model.config)?;
     let norm = match &model.norm {
@@ -111,7 +112,7 @@ pub fn load(file: &Path, model: &Transformer) -> Result<MedusaHeads> {
     heads.into_heads(model)
 }
 
-/// The blocks of a file of heads, and its copy of the model's last norm.
+/// Reads the weights and biases of a file of heads, and its copy of the model's last norm.
 type Parts = (Vec<(Tensor, Tensor)>, Vec<f32>);
 
 fn read(file: &Path, config: &ModelConfig) -> Result<Parts> {
@@ -121,7 +122,7 @@ fn read(file: &Path, config: &ModelConfig) -> Result<Parts> {
          some"
     );
     let tensors = candle_core::safetensors::load(file, &Device::Cpu)
-        .map_err(|_| anyhow!("not a safetensors file, or a damaged one"))?;
+        .map_err(|_| anyhow!("not a safetensors file, or it's damaged"))?;
     let get = |name: &str| {
         tensors
             .get(name)
@@ -163,7 +164,7 @@ fn numbers(tensor: &Tensor) -> candle_core::Result<Vec<f32>> {
     tensor.flatten_all()?.to_dtype(DType::F32)?.to_vec1()
 }
 
-/// The number of tokens that a tree of this shape drafts.
+/// Returns the number of tokens that a tree of this shape drafts.
 pub fn tree_size(shape: &[usize]) -> usize {
     let mut level = 1usize;
     shape.iter().fold(0, |sum: usize, width| {

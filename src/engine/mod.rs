@@ -1,5 +1,5 @@
-//! Code that assembles the days: the engine that generates, model loading, chat, and tracing a NaN
-//! to its source.
+//! Code that puts the days together: the engine that generates text, model loading, chat, and
+//! tracing a NaN to its source.
 
 pub mod cache_kind;
 pub mod chat;
@@ -33,11 +33,11 @@ use candle_core::Device;
 
 /// A model and its tokenizer, ready to generate. This is the library's entry point.
 ///
-/// Runs on the device's kernels ([`operations::choose`]), except that any day you have written runs
+/// Uses the device's kernels ([`operations::choose`]), except that any day you have written runs
 /// your code. Engines with different kernels can share a process, and each thread can have its own.
 /// Call [`kernels::set_threads`](crate::kernels::set_threads) first, which makes a step a third
-/// shorter, and run in the pool ([`kernels::in_pool`](crate::kernels::in_pool)), which saves
-/// waiting at every product.
+/// shorter, and run in the pool ([`kernels::in_pool`](crate::kernels::in_pool)), which avoids a
+/// wait at every product.
 ///
 /// ```no_run
 /// use candecode::engine::Engine;
@@ -194,8 +194,8 @@ impl Engine {
     }
 
     /// Continues several prompts in one batch. `params` has one entry per prompt, or a single entry
-    /// for all. Every completion is the same as if it ran alone. A row that fails, because its
-    /// constraints leave no legal token or its logits are invalid, ends with
+    /// for all. Every completion is the same as if its prompt ran alone. A row that fails, because
+    /// its constraints leave no legal token or its logits are invalid, ends with
     /// [`FinishReason::Failed`] and its error. The others continue.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! Finds the source of a NaN. After a sequence has failed, its tokens go through the model again,
-//! stage by stage. A run without a NaN pays nothing for this.
+//! stage by stage. This costs nothing in a run without a NaN.
 
 use crate::day05_model::Transformer;
 use crate::days::DAYS;
@@ -12,9 +12,9 @@ use std::cell::RefCell;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// A model that fails at its next pass once `stop` returns true. It can stop any loop, even one
-/// like beam search that returns no token for a long time. Keeps the logits of its last pass, in
-/// case a loop fails on them.
+/// A model whose next pass fails once `stop` returns true. This can stop any loop, even one like
+/// beam search that returns no token for a long time. Keeps the logits of the last pass, in case a
+/// loop fails on them.
 pub struct Watched<'a> {
     model: &'a Transformer,
     /// The model's name in messages.
@@ -100,8 +100,8 @@ pub fn explained(
                     let (step, position) = (tokens.len() - prompt_len + 1, tokens.len() - 1);
                     let way = match DAYS.iter().all(|day| day.reference) {
                         true => {
-                            "fetch the file again, and with --dtype f16 try bf16 or f32, whose \
-                             numbers go further"
+                            "download the file again; with --dtype f16, try bf16 or f32, which \
+                             have a larger range"
                         }
                         false => "some days are yours: does `cargo xtask check` pass for them?",
                     };
@@ -135,11 +135,11 @@ impl fmt::Display for NanTrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotRepeatable => {
-                "which stage it comes from is not known: this text could not be computed again \
-                 without a cache"
+                "where the NaN first appeared is unknown, because this text could not be computed \
+                 again without a cache"
             }
             Self::NoNan => {
-                "computed again without a cache, this text gives no NaN, so look at the cache, the \
+                "recomputed without a cache, this text gives no NaN, so look at the cache, the \
                  mask and the positions of the step that failed"
             }
             Self::FirstIn(stage) => stage,
@@ -188,7 +188,7 @@ fn trace(model: &Transformer, tokens: &[u32]) -> Result<Option<String>> {
             x = (x + update)?;
             if first(&x, f32::is_nan)?.is_some() {
                 return Ok(Some(format!(
-                    "layer {i}'s output is the first with NaN, from its {half} \
+                    "NaN first appears in layer {i}'s output, from its {half} \
                      ({stem}.{i}){infinity}"
                 )));
             }
@@ -198,7 +198,7 @@ fn trace(model: &Transformer, tokens: &[u32]) -> Result<Option<String>> {
         }
     }
     Ok(Some(format!(
-        "every layer's output is a number, the last norm's or the head's is not{infinity}"
+        "every layer's output is free of NaN, but that of the last norm or the head isn't{infinity}"
     )))
 }
 

@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, HashMap};
 /// Number of tokens in the longest context.
 const LONGEST_CONTEXT: usize = 3;
 
-/// Minimum count: rarer contexts, which are most of them, are dropped because they predict little.
+/// Minimum count. Rarer contexts (most of them) are dropped, because they predict little.
 const LEAST_COUNT: u32 = 3;
 
 /// Maximum number of rows in a table.
 const MOST_ROWS: usize = 1 << 20;
 
-/// The largest corpus, in bytes. Its counts still fit in memory.
+/// Maximum size of a corpus, in bytes, whose counts still fit in memory.
 const LARGEST_CORPUS: usize = 16 << 20;
 
 /// The format marker at the start of the file.
@@ -155,7 +155,7 @@ impl NgramTable {
         );
         ensure!(
             file.rows.len() <= MOST_ROWS,
-            "{} n-grams, and {MOST_ROWS} at most are read; count a smaller corpus",
+            "{} n-grams, but the maximum is {MOST_ROWS}; count a smaller corpus",
             file.rows.len()
         );
         let vocab_size = tokenizer.vocab_size();

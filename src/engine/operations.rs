@@ -2,7 +2,7 @@
 //! both the days and the kernels.
 //!
 //! [`choose`] is called once, when a model is opened. Only `Yours::now` checks which days the
-//! reader has written. By default no kernel replaces those days, so the reader's code is what runs.
+//! reader has written. By default, no kernel replaces those days, so the reader's code runs.
 
 use crate::day01_attention::causal_mask;
 use crate::day03_norms_and_mlps as day03;
@@ -31,8 +31,8 @@ pub enum Kernels {
     /// The kernels of this repository, for the CPU, where they are the default. They read each
     /// weight once, and the cache without copying it.
     Fast,
-    /// Day 17's kernel for products with f32 and bf16 weights, and day 18's attention; the rest is
-    /// plain.
+    /// Day 17's kernel for products with f32 and bf16 weights, and day 18's attention. Everything
+    /// else uses plain code.
     Mine,
 }
 
@@ -61,7 +61,7 @@ struct Yours {
 }
 
 impl Yours {
-    /// Reads this from how the crate was compiled.
+    /// Determines this from the features that the crate was compiled with.
     fn now() -> Self {
         let yours = |days: &[usize]| days.iter().any(|day| !DAYS[*day].reference);
         Self {
@@ -83,7 +83,7 @@ pub fn choose(named: Option<Kernels>, device: &Device) -> SharedOps {
         return plain(); // the web build has no kernels: its models are small enough without them
     }
     let mut yours = Yours::now();
-    yours.attention &= named.is_none(); // naming kernels asks for their attention, too
+    yours.attention &= named.is_none(); // naming kernels includes their attention
     yours.pages &= named.is_none();
     let default = if device.is_cpu() { Kernels::Fast } else { Kernels::Candle };
     match named.unwrap_or(default) {
@@ -104,7 +104,7 @@ pub fn greedy(ops: &SharedOps) -> Sampler<'static> {
     if ops.chooses_fast() {
         Box::new(|logits| match kernels::argmax(logits) {
             Some(best) => Ok(best as u32),
-            None => day07::argmax(logits), // a bad row: day 7 has the error message
+            None => day07::argmax(logits), // a bad row: day 7 returns the error
         })
     } else {
         Box::new(day07::argmax)
@@ -174,8 +174,8 @@ impl Ops for Plain {
     }
 }
 
-/// candle-nn's fused operations. On a GPU, a fused norm, RoPE or softmax is one command, where
-/// plain code needs half a dozen or more.
+/// candle-nn's fused operations. On a GPU, a fused norm, RoPE or softmax is one command instead of
+/// half a dozen or more.
 #[derive(Debug, Clone, Copy)]
 struct CandleNn {
     yours: Yours,
@@ -186,9 +186,9 @@ impl Ops for CandleNn {
         &Plain
     }
 
-    /// Groups the heads as day 4 does: queries that share a key head are stacked as extra rows of
-    /// one product. candle-nn's own `sdpa` isn't used, because it exists for Metal only, ignores
-    /// the mask of a single query, and hasn't been tested here on a Mac.
+    /// Groups the heads like day 4: queries that share a key head are stacked as extra rows of one
+    /// product. candle-nn's own `sdpa` isn't used, because it exists only for Metal, ignores the
+    /// mask of a single query, and hasn't been tested on a Mac.
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
         if self.yours.attention {
             return Plain.attend(q, kv, mask);
@@ -293,7 +293,7 @@ impl Ops for Fast {
         };
         match products {
             Some(all) => all.iter().zip(shapes).map(|(y, shape)| y.reshape(shape)).collect(),
-            // different weight types: one product at a time
+            // different weight types: compute one product at a time
             None if weights.len() > 1 => {
                 let each = weights.iter().map(|w| Ok(self.linear(x, &[*w])?.remove(0)));
                 each.collect()
@@ -316,8 +316,8 @@ impl Ops for Fast {
         kernels::attention(q, &kv.k, &kv.v, mask)
     }
 
-    /// Norms over single heads (Qwen3) use plain code, because a head is too short to gain from a
-    /// kernel.
+    /// Norms over single heads (Qwen3) use plain code, because a head is too short to benefit from
+    /// a kernel.
     fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
         if !self.layers(x) || x.rank() > 3 {
             return Plain.rms_norm(x, weight, eps);
@@ -402,7 +402,7 @@ impl Ops for Mine {
 
     fn describe(&self, cpu: bool) -> String {
         if !cpu {
-            // Metal. On other devices these kernels fail.
+            // Metal. On other devices, these kernels return an error.
             return "products day 17's, attention plain".to_string();
         }
         format!("those of days 17 and 18 ({} threads)", kernels::threads())
@@ -481,12 +481,11 @@ fn mask_of(q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Option<Tensor
     }
 }
 
-/// Computes attention over a cache made of blocks with queries `(B, H, T, D)`: `attend` receives
-/// them as `(1, H, B * T, D)`, with the rows one after another in a line. The result is `(B, H, T,
-/// D)`.
+/// Computes attention of queries `(B, H, T, D)` over a cache made of blocks. `attend` receives the
+/// queries as `(1, H, B * T, D)`, with the rows one after another. The result is `(B, H, T, D)`.
 ///
 /// # Errors
-/// If there is a mask, which blocks don't have, or `attend` fails.
+/// If there is a mask, which isn't supported with blocks, or `attend` fails.
 fn in_one_line(
     q: &Tensor,
     mask: Option<&Tensor>,
@@ -503,11 +502,11 @@ fn in_one_line(
     attend(&line)?.reshape((heads, rows, new, width))?.transpose(0, 1)?.contiguous()
 }
 
-/// Computes attention over a cache made of blocks without a kernel for it: copies each sequence's
+/// Computes attention over a cache made of blocks without a special kernel: copies each sequence's
 /// keys and values out of the blocks, and attends to them with `ops`.
 ///
 /// # Errors
-/// As [`kernels::check_pages`], or if there is a mask.
+/// Same as [`kernels::check_pages`], or if there is a mask.
 fn attend_gathered(
     ops: &dyn Ops,
     q: &Tensor,

@@ -198,8 +198,8 @@ fn bytes((key, compiled): &(MadeOf, Compiled)) -> usize {
 }
 
 /// Returns the processors in vLLM's and HF's order: rules for single tokens, penalties, guard
-/// rails, rules for the end of the text, warpers. Greedy decoding needs no warpers, because none of
-/// them changes which token is best.
+/// rails, rules for the end of the text, warpers. Greedy decoding needs no warpers, because they
+/// never change which token is best.
 ///
 /// Processors keep no state, so requests with the same parameters share one set. A long block list
 /// takes seconds to compile.
@@ -217,7 +217,8 @@ pub fn processors(
 /// Same as [`processors`], with automata that are already compiled.
 ///
 /// # Errors
-/// A usage error, if a parameter is out of range or the tokenizer has no bytes for a rail to read.
+/// A usage error, if a parameter is out of range, or if a guard rail can't get the bytes of the
+/// tokenizer's tokens.
 pub fn processors_with(
     params: &SamplingParams,
     automata: &Automata,
@@ -258,7 +259,7 @@ pub fn processors_with(
 }
 
 /// Returns a sampler: greedy, or one that draws from portable random stream number `stream` of the
-/// seed. To draw the same numbers in every loop, a request uses the same stream in every loop.
+/// seed. A request uses the same stream in every loop, so it draws the same numbers in each.
 pub fn sampler(params: &SamplingParams, stream: usize, ops: &SharedOps) -> Sampler<'static> {
     if params.temperature == 0.0 {
         return operations::greedy(ops);

@@ -1,18 +1,20 @@
-//! The smallest way to use the course's code: text in, text out, with day 6's loop.
+//! The simplest way to use the course's code: text in, text out, with day 6's loop.
 
 use crate::day06_generate::{self as day06, TextStream};
 use crate::day07_greedy::argmax;
 use crate::kit::{Model, Tokenizer};
 use candle_core::{bail, Result};
 
-/// Continues `prompt` greedily and returns the added text (tiny-llm `simple_generate`). Generation
-/// ends at EOS, which isn't shown, after `max_new_tokens`, or when the context is full.
+/// Continues `prompt` greedily and returns the generated text (tiny-llm's `simple_generate`).
+/// Generation ends at EOS (which isn't included), after `max_new_tokens` tokens, or when the
+/// context is full.
 ///
-/// Every step recomputes all positions. The prompt is used as is: an instruct model needs its chat
-/// template around it, which [`chat`](crate::engine::chat) renders.
+/// Every step recomputes all positions. The prompt is used as is. For an instruct model, wrap it in
+/// the chat template first, with [`chat`](crate::engine::chat).
 ///
 /// # Errors
-/// If the prompt is empty or longer than the context, or if the model fails.
+/// If the prompt can't be tokenized, is empty, or is longer than the context, or if the model
+/// fails.
 pub fn simple_generate(
     model: &dyn Model,
     tokenizer: &Tokenizer,
@@ -25,7 +27,8 @@ pub fn simple_generate(
     if ids.is_empty() || ids.len() > context {
         bail!("the prompt has {} tokens; the model takes 1 to {context}", ids.len())
     }
-    let room = max_new_tokens.min(context - ids.len() + 1); // the last token is never fed in
+    // + 1: the last token is never fed back in.
+    let room = max_new_tokens.min(context - ids.len() + 1);
     let mut stream = TextStream::after(tokenizer, &ids);
     let mut text = String::new();
     day06::simple_generate(model, &ids, room, &config.eos_token_ids, argmax, |id| {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 /// Logits processors of one or more requests.
 type Processors = Vec<Rc<dyn LogitsProcessor>>;
 
-/// A rejected parameter's name, and a message that starts with it.
+/// The name of a rejected parameter, and a message that starts with the name.
 pub type Fault = (&'static str, String);
 
 /// Rejects parameters that are out of range for every model.
@@ -94,7 +94,7 @@ pub fn end_rules(params: &SamplingParams) -> Processors {
 
 /// Ends a text when its pattern is complete, for a model without an EOS id. Any token without bytes
 /// can act as EOS: a guard rail allows no other such token and treats this one as EOS. If the
-/// pattern could also continue, it does.
+/// pattern can also continue, the text does.
 struct EndOfPattern(u32);
 
 impl LogitsProcessor for EndOfPattern {
@@ -208,8 +208,8 @@ fn no_end_before(least: usize, allowed: &[u32]) -> Rc<dyn LogitsProcessor> {
     })
 }
 
-/// Returns true if EOS is treated like any other token. With a pattern it isn't, because text that
-/// completes the pattern has to end.
+/// Returns true if EOS is treated like any other token. With a pattern it isn't, because a text
+/// that completes the pattern has to end.
 pub fn ends_ignored(params: &SamplingParams) -> bool {
     params.ignore_eos && params.allow_regex.is_none()
 }

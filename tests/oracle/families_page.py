@@ -152,15 +152,16 @@ def page(small, more):
     return f"""# Families and formats
 
 This page compares every model family that the engine supports, in every file format it reads and every type in which it can hold
-weights, with transformers in f32. Look something up here if you load a model of your own and wonder how exact it will be, or if you
-add a family or a format. The course doesn't need it.
+weights, with transformers in f32. Use it if you load a model of your own and wonder how exact it will be, or if you add a family or
+a format. You don't need this page for the course.
 
-The models here are tiny, and their weights are random and large. That is on purpose. A trained model is so forgiving that it may
-write the same story with a norm left out, but in these every single part leaves its mark on the logits.
+The models here are tiny, and their weights are random and large. That's on purpose. A trained model is so forgiving that it may
+write the same story with a norm left out, but in these models every part affects the logits.
 
 Each model was loaded with `--dtype` f32, bf16 and f16, and each cell says one of three things:
 
-- **equal**: the {NEW} tokens that follow a prompt of {PROMPT} are those of transformers, every one, and so are the logits, to 0.0001;
+- **equal**: all of the {NEW} tokens that follow a prompt of {PROMPT} are the same as those of transformers, and so are the logits, to within
+  0.0001;
 - **a number**: the tokens are equal, and the number is the largest error of a logit over the last {LAST} positions of transformers'
   own text. Compare it with the last column, which says how large the logits are;
 - **a number and a token**: the first of the {NEW} tokens that differs.
@@ -169,30 +170,32 @@ Each model was loaded with `--dtype` f32, bf16 and f16, and each cell says one o
 |---|---|---|---|---|---|
 """ + "\n".join(table(small)) + f"""
 
-What does it tell you?
+What does the table tell you?
 
-- **A file loses nothing in its own type.** On the CPU, `--dtype` is only the type of the weight matrices in memory. They are widened
-  for each product, and activations, cache and logits stay f32. So bf16 weights held as bf16 are exact, and weights of another type
-  are rounded once, while they are read. `--kernels plain` and `fast` agree in every cell, to 0.0001.
+- **A file loses nothing in its own type.** On the CPU, `--dtype` is only the type of the weight matrices in memory. They are
+  widened for each product, and activations, cache and logits stay f32. So bf16 weights held as bf16 are exact, and weights of
+  another type are rounded once, while they are read. `--kernels plain` and `fast` agree in every cell, to within 0.0001.
 - **On Metal and CUDA**, activations and cache have the type of the weights, too, as in transformers. Expect larger differences there.
 - **Which type to choose.** bf16 keeps 8 bits of a number, and the range of f32. f16 keeps 11 and ends at 65504, so it rounds eight
-  times finer as long as the numbers fit. Most weights are published in bf16, and for those `--dtype bf16` loses nothing.
-- **GGUF.** In an F16 file the matrices are f16, but norms and biases are f32. llama.cpp's converter makes them so, and so does our
-  script, with the same package. Quantized weights are converted to `--dtype` as they are read.
+  times finer as long as the numbers fit. Most weights are published in bf16, and for those `--dtype bf16` loses nothing. On the CPU
+  bf16 is also the fastest of the three and f16 the slowest: our kernels widen a bf16 number with one shift and an f16 number with
+  several operations, which cost more than reading half the bytes saves.
+- **GGUF.** In an F16 file the matrices are f16, but norms and biases are f32. llama.cpp's converter stores them that way, and so
+  does our script, which uses the same package. Quantized weights are converted to `--dtype` as they are read.
 - **Medusa and draft trees** (day 24) work with every family here. A tree needs a mask and positions, and heads need the states after
-  the last norm; all of these models have both. Heads belong to one model: story-3m has some, `models/train/medusa.py` trains them for
-  another story model.
+  the last norm; all of these models have both. Heads belong to one model: `story-3m` comes with four, and
+  `models/train/medusa.py` trains them for another story model.
 
-The table is made by `tests/oracle/families_page.py`, with {versions()}, on the CPU. The models are in
-`tests/oracle/`. Continuous integration computes every cell again and compares it with this page (`tests/families.rs`).
+`tests/oracle/families_page.py` generates the table, with {versions()}, on the CPU. The models are
+in `tests/oracle/`. Continuous integration computes every cell again and compares it with this page (`tests/families.rs`).
 
-## A real one
+## A real model
 
-Does a trained model agree with the tiny ones? Here is {REAL_NAME}, with {len(REAL_PROMPTS)} prompts and up to {REAL_NEW} tokens each. Everything
-is made from one GGUF file of type Q4_1. `models/smollm2.py` turns it into a folder with the same numbers, and the other rows are
-that folder, rounded to their type. Each row is compared with transformers in f32 on the numbers that are in its file. The error is
-the largest of a token's log-probability up to the place where the texts part, and the token is the first one that differs in any of
-the texts.
+Do the results hold for a trained model? Here is {REAL_NAME}, with {len(REAL_PROMPTS)} prompts and up to {REAL_NEW} tokens each. Everything comes
+from one GGUF file of type Q4_1. `models/smollm2.py` turns it into a folder with the same numbers, and the other rows are that
+folder, rounded to their types. Each row is compared with transformers in f32 on the numbers that are in its file. The number is the
+largest error of a token's log-probability up to the place where the texts diverge, and the token is the first one that differs in
+any of the texts.
 
 | on disk | as f32 | as bf16 | as f16 |
 |---|---|---|---|

@@ -166,8 +166,8 @@ Does this engine really write what transformers would have written? This page is
 anyone who changes the engine and wants to be sure it's still true. You don't need any of it to follow the course.
 
 We ran the same prompts through `cargo xtask run` and transformers' `generate`, in 32-bit floats, with the settings in the first
-column. Each cell counts the texts in which *every* token is identical; for beams, the scores are equal as well, to 0.0001. {count}
-comparisons were made, {verdict}.
+column. Each cell counts the texts in which *every* token is identical; for beams, the scores are equal, too, to within 0.0001.
+There are {count} comparisons, {verdict}.
 
 Greedy decoding and beams ran on three prompts, sampling with ten seeds. Two programs can draw the same random tokens because day 8
 implements PyTorch's generator: transformers' seed was set with `torch.manual_seed(seed)`, ours with `--rng torch --seed seed`. One
@@ -176,8 +176,8 @@ trap in such a comparison: if you sample with transformers and don't mention `to
 One difference isn't in the table. If a stop string begins inside the prompt and ends in the completion, transformers stops there. We
 look only at the completion, as vLLM and the OpenAI protocol do.
 
-`tests/oracle/parity.py` makes the table, with {versions}. The results that the days' checks compare with
-are stored in `tests/oracle/*.json`, each with the smallest margin by which one of its tokens was chosen.
+`tests/oracle/parity.py` generates the table, with {versions}. The results that the days' checks compare with
+are stored in `tests/oracle/*.json`, each with the smallest margin by which any of its tokens was chosen.
 
 | settings | {" | ".join(f"`{name}`" for name in STORY)} |
 |---|{"---|" * len(STORY)}

@@ -80,7 +80,7 @@ impl Inbox {
             Some(Event::Token(piece)) => return Ok(piece),
             Some(Event::Failed(error)) => error.into(),
             // The loop ended without sending an error: code from one of the reader's days panicked.
-            None => ApiError::failed("the engine has ended; the server's own output says why"),
+            None => ApiError::failed("the engine has stopped; the server's output has the reason"),
         };
         self.ended = true;
         Err(error)
@@ -98,7 +98,7 @@ impl Drop for Inbox {
 /// Collects the complete reply, waiting until every choice has finished.
 ///
 /// # Errors
-/// As [`Inbox::next`], with the HTTP status to respond with.
+/// Same as [`Inbox::next`], with the HTTP status to respond with.
 pub async fn gathered(
     mut inbox: Inbox,
     mut reply: Reply,

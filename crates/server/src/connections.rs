@@ -1,5 +1,5 @@
 //! Accepts connections, limits how many are open and how long each may stall, and picks one to
-//! close when all places are taken.
+//! close when the limit is reached.
 
 use crate::http_routes::{lock, router, say, Front};
 use crate::metrics::Metrics;
@@ -27,7 +27,7 @@ use tokio_io_timeout::TimeoutStream;
 const LONGEST_HEADERS: usize = 64 << 10;
 /// How long open connections get to finish after the last row has ended.
 const END_TIME: Duration = Duration::from_secs(5);
-/// When all places are taken, a connection that has waited this long for its next request can be
+/// When the limit is reached, a connection that has waited this long for its next request can be
 /// closed to admit a new one.
 const IDLE: Duration = Duration::from_millis(250);
 /// The same limit for a connection that is still sending its request body.
@@ -154,8 +154,8 @@ impl Drop for Held {
 /// The state of a connection that decides whether it can be evicted. Handlers find it in the
 /// request's extensions.
 pub struct Activity {
-    /// When it started waiting for its client, and how long it is allowed to. None while a request
-    /// is being answered.
+    /// When the connection started waiting for its client, and how long it is allowed to. None
+    /// while a request is being answered.
     waits: Mutex<Option<(Instant, Duration)>>,
     /// Notified when this connection has to close to make room for another.
     evicted: Notify,
@@ -222,9 +222,11 @@ async fn turn_away(mut stream: TcpStream) {
 async fn close_on_signal(front: Arc<Front>) {
     signalled().await;
     match front.metrics.busy() {
-        0 => say("[the server ends]"),
+        0 => say("[the server stops]"),
         rows => {
-            say(&format!("[the server ends when {rows} running texts have; Ctrl-C ends it now]"));
+            say(&format!(
+                "[the server stops once {rows} running texts are finished; Ctrl-C stops it now]"
+            ));
         }
     }
     front.close();

@@ -96,7 +96,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         .enable_all()
         .max_blocking_threads(THREADS)
         .build()
-        .context("the HTTP side cannot start")?;
+        .context("the HTTP thread cannot start")?;
     let (ended, has_ended) = watch::channel(false);
     let most = flags.max_connections;
     let serving = connections::serve(listener, front.clone(), most, has_ended);
@@ -105,13 +105,13 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         .name("http".into())
         .spawn(move || {
             let served = catch_unwind(AssertUnwindSafe(|| runtime.block_on(serving)));
-            // After a panic on this thread no client can be reached any more, so the loop has to
-            // end too.
+            // After a panic on this thread, no client can be reached anymore, so the loop has to
+            // end, too.
             waits.close();
             runtime.shutdown_background(); // does not wait for helper threads that are still busy
             served.unwrap_or_else(|panic| Err(anyhow!("{}", panics::describe_panic(&*panic))))
         })
-        .context("the HTTP side cannot start")?;
+        .context("the HTTP thread cannot start")?;
 
     say(&days::credits(20, device::name(&device)));
     let advice =
@@ -228,7 +228,7 @@ impl RequestMaker<'_> {
     /// all choices of a request share them, along with the masks computed so far, and so do
     /// repeated requests. The automaton itself has already been compiled.
     fn processors(&self, params: &SamplingParams) -> Result<Processors> {
-        let automata = self.rails.of(params).context("the patterns of the request are lost")?;
+        let automata = self.rails.of(params).context("the request's compiled patterns are gone")?;
         let bytes = automata.memory_usage();
         let tokenizer = self.engine.tokenizer();
         let make = || requests::processors_with(params, &automata, tokenizer, self.config);

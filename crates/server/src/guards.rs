@@ -65,13 +65,13 @@ pub async fn local_only(State(front): State<Arc<Front>>, request: Request, next:
     };
     let message = if let Some(host) = hosts.iter().find(|host| !is_local(host, address)) {
         format!(
-            "this server answers only clients of its own machine, which call it localhost or \
-             127.0.0.1, and not {:?}; to let others in, start it with --api-key",
+            "this server answers only clients on its own machine, which address it as localhost \
+             or 127.0.0.1, not as {:?}; to allow others, start it with --api-key",
             cut(host, 100)
         )
     } else if let Some(origin) = origins.iter().find(|origin| !allowed(origin)) {
         format!(
-            "pages of {:?} are not answered here; to let them in, start the server with \
+            "requests from pages of {:?} are not allowed; to allow them, start the server with \
              --allowed-origins",
             cut(origin, 100)
         )
@@ -106,8 +106,8 @@ pub async fn with_key(State(front): State<Arc<Front>>, request: Request, next: N
         if !same(shown, key.as_bytes()) {
             front.metrics.refused(401);
             let message = match shown.is_empty() {
-                true => "this server asks for a key, as Authorization: Bearer KEY",
-                false => "this is not the key of this server",
+                true => "this server requires a key; send Authorization: Bearer KEY",
+                false => "this is the wrong key for this server",
             };
             return refusal(&http_error(401, Some("invalid_api_key"), message.into()));
         }

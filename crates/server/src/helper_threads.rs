@@ -34,8 +34,8 @@ impl Lane {
     /// turn, because the client has disconnected, the work never starts.
     ///
     /// # Errors
-    /// The work's own error; 503 if its turn doesn't come in time; 504 if it takes too long; 500 if
-    /// it panics (the panic is reported on standard error).
+    /// The work's own error; 503 if its turn doesn't come in time; 504 if the work takes too long;
+    /// 500 if it panics (the panic is reported on standard error).
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
@@ -46,7 +46,7 @@ impl Lane {
             Ok(Err(_)) => return Err(ApiError::closing()),
             Err(_) => {
                 return Err(ApiError::overloaded(format!(
-                    "{what} has to wait for too many others; try again in some seconds"
+                    "{what} has to wait for too many others; try again in a few seconds"
                 )))
             }
         };
@@ -60,7 +60,7 @@ impl Lane {
                 if error.is_panic() {
                     say(&panics::describe_panic(&*error.into_panic()));
                 }
-                Err(ApiError::failed(format!("{what} failed; the server's output says why")))
+                Err(ApiError::failed(format!("{what} failed; the server's output has the reason")))
             }
             Err(_) => {
                 let seconds = LONGEST.as_secs();
@@ -120,7 +120,7 @@ mod tests {
         let lane = Lane::new(1, "the work");
         let refused = runtime().block_on(lane.run::<()>(|| panic!("on purpose"))).unwrap_err();
         assert_eq!(refused.status, 500);
-        assert!(refused.message.contains("the server's output says why"), "{refused}");
+        assert!(refused.message.contains("the server's output has the reason"), "{refused}");
         assert_eq!(runtime().block_on(lane.run(|| Ok(1))), Ok(1)); // its place is free again
     }
 

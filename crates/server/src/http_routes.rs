@@ -1,5 +1,5 @@
-//! The HTTP routes and their handlers. Requests are parsed and validated here, and go to the
-//! serving loop as a [`Job`].
+//! The HTTP routes and their handlers. This is where requests are parsed and validated, and then
+//! sent to the serving loop as a [`Job`].
 
 use crate::answer::{self, Wire};
 use crate::connections::Activity;
@@ -103,8 +103,8 @@ impl Front {
         }
         let most = MOST_LOGPROBS / (top + 1);
         let message = format!(
-            "{tokens} tokens with {top} logprobs for each are asked for, all choices together; at \
-             most {most} tokens are possible with that many: lower max_tokens, n or the logprobs"
+            "the request asks for {tokens} tokens in all choices, with {top} logprobs each, but at \
+             most {most} are possible with that many; lower max_tokens, n or the logprobs"
         );
         let param = match request.endpoint {
             Endpoint::Completions => "logprobs",
@@ -119,7 +119,7 @@ impl Front {
         for name in ignored {
             let name: String = name.chars().take(40).collect();
             if noted.len() < NOTED_FIELDS && noted.insert(name.clone()) {
-                say(&format!("[a client sends the field {name:?}, which is ignored]"));
+                say(&format!("[a client sent the field {name:?}, which is ignored]"));
             }
         }
     }
@@ -167,7 +167,7 @@ pub fn router(front: Arc<Front>) -> Router {
         .with_state(front)
 }
 
-/// Returns an error for a plain HTTP failure, which day 20's errors don't cover.
+/// Returns an error for a failure of HTTP itself, which day 20's errors don't cover.
 pub fn http_error(status: u16, code: Option<&'static str>, message: String) -> ApiError {
     ApiError { code, ..ApiError::new(status, "invalid_request_error", message) }
 }
@@ -189,7 +189,7 @@ fn json_response(status: StatusCode, value: &Value) -> Response {
 
 async fn no_such_path(request: Request) -> Response {
     let message = format!(
-        "there is no {}; there are /v1/models, /v1/completions, /v1/chat/completions, /health, \
+        "there is no {}; the paths are /v1/models, /v1/completions, /v1/chat/completions, /health, \
          /metrics and /",
         cut(request.uri().path(), 100)
     );
@@ -361,7 +361,7 @@ async fn read<'a>(
     let (mut bytes, mut place, mut fits) = (Vec::new(), None, said <= LONGEST_BODY);
     let reading = async {
         while let Some(frame) = if fits { body.frame().await } else { None } {
-            let broken = |_| http_error(400, None, "the body broke off".into());
+            let broken = |_| http_error(400, None, "the body ended early".into());
             let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
             let length = bytes.len() + data.len();
             fits = length <= LONGEST_BODY;
@@ -379,7 +379,7 @@ async fn read<'a>(
             return Err(http_error(
                 408,
                 None,
-                format!("the body did not come in {seconds} seconds"),
+                format!("the body did not arrive within {seconds} seconds"),
             ));
         }
     }
@@ -387,7 +387,7 @@ async fn read<'a>(
         return Ok((bytes, place));
     }
     drop((bytes, place));
-    // A client that asks first (Expect: 100-continue) hasn't sent any of the body yet.
+    // A client that asks first (`Expect: 100-continue`) hasn't sent any of the body yet.
     if said <= LONGEST_BODY || !headers.contains_key(header::EXPECT) {
         let forget = async { while let Some(Ok(_)) = body.frame().await {} };
         let _ = timeout(DRAIN_TIME, forget).await;

@@ -1,5 +1,5 @@
 //! `cargo xtask serve`: day 20 over HTTP. The serving loop and the model run on the main thread and
-//! never wait for a client; HTTP runs on a thread of its own, where all the waiting happens.
+//! never wait for a client; HTTP runs on its own thread, where all the waiting happens.
 
 #![warn(missing_docs)]
 
@@ -21,8 +21,8 @@ use clap::Parser as _;
 use serve_flags::ServeFlags;
 use std::process::ExitCode;
 
-/// The same allocator as the course's command. It holds on to freed memory, which pays off because
-/// every step asks for the same blocks again.
+/// The same allocator as the course's command. It keeps freed memory, which pays off because every
+/// step allocates blocks of the same sizes again.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

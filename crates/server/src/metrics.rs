@@ -1,5 +1,5 @@
-//! The counters served at `/metrics`, in Prometheus' text format: load and latencies. The names are
-//! vLLM's, with our own prefix.
+//! The counters served at `/metrics`, in Prometheus's text format: load and latencies. The names
+//! are vLLM's, with our own prefix.
 
 use candecode::kit::{CacheLoad, SchedulerLoad};
 use std::fmt::Write as _;
@@ -92,10 +92,10 @@ impl Metrics {
         let tokens = self.first.count.load(Relaxed) + self.next.count.load(Relaxed);
         for (kind, name, help, value) in [
             ("gauge", "num_requests_queued", "Requests not yet in the batch", of(&self.queued)),
-            ("gauge", "num_rows_waiting", "Rows that wait for their prefill", of(&self.waiting)),
-            ("gauge", "num_rows_running", "Rows of the batch", of(&self.running)),
-            ("gauge", "num_blocks", "Blocks of the cache", of(&self.blocks)),
-            ("gauge", "num_blocks_used", "Blocks that running rows hold", of(&self.blocks_used)),
+            ("gauge", "num_rows_waiting", "Rows waiting for their prefill", of(&self.waiting)),
+            ("gauge", "num_rows_running", "Rows in the batch", of(&self.running)),
+            ("gauge", "num_blocks", "Blocks in the cache", of(&self.blocks)),
+            ("gauge", "num_blocks_used", "Blocks held by running rows", of(&self.blocks_used)),
             ("gauge", "num_connections", "Open connections", of(&self.connections)),
             ("counter", "prompt_tokens_total", "Prompt tokens", self.prompt_tokens.load(Relaxed)),
             ("counter", "generation_tokens_total", "Tokens generated", tokens),
@@ -115,10 +115,10 @@ impl Metrics {
             (
                 "counter",
                 "requests_cancelled_total",
-                "Requests whose client went away",
+                "Requests whose client disconnected",
                 self.cancelled.load(Relaxed),
             ),
-            ("counter", "requests_refused_total", "Requests refused", self.refused.load(Relaxed)),
+            ("counter", "requests_refused_total", "Requests rejected", self.refused.load(Relaxed)),
             ("counter", "requests_failed_total", "Requests failed", self.failed.load(Relaxed)),
         ] {
             let name = format!("candecode_{name}");

@@ -23,8 +23,8 @@ pub struct PromptReader {
 }
 
 impl PromptReader {
-    /// Encodes each prompt. For a plain text, the tokenizer adds BOS and the like; for a chat, the
-    /// template has already written them.
+    /// Encodes each prompt. For plain text, the tokenizer adds BOS and similar tokens; for a chat,
+    /// the template has already written them.
     ///
     /// # Errors
     /// 400, naming `messages`, an option of the template, or `prompt`: if the template or the
@@ -57,7 +57,7 @@ impl PromptReader {
                 return Err(ApiError::invalid(param, message));
             }
             if ids.is_empty() {
-                let message = "the prompt is empty; give it a token at least";
+                let message = "the prompt is empty; give it at least one token";
                 return Err(ApiError::invalid(param, message));
             }
             if ids.len() > context {

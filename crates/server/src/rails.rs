@@ -57,7 +57,7 @@ impl Rails {
         let alike: usize = others.filter(|other| (*other > SMALL) == (bytes > SMALL)).sum();
         if alike + bytes > if bytes > SMALL { MOST_LARGE } else { MOST_SMALL } {
             return Err(ApiError::overloaded(
-                "too many large regular expressions are in use; try again in some seconds, or \
+                "too many large regular expressions are in use; try again in a few seconds, or \
                  make yours simpler",
             ));
         }

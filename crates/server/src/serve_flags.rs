@@ -13,31 +13,32 @@ use candle_core::Device;
 use clap::Parser;
 use std::net::{IpAddr, SocketAddr};
 
-/// A server that OpenAI's clients speak to, by the days that are compiled in.
+/// A server for OpenAI's clients, using the days that are compiled in.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "candecode-serve", version, about, max_term_width = 100)]
 pub struct ServeFlags {
-    /// As in `cargo xtask run`: an embedded model, a folder, a GGUF file, a name, or random-135m
+    /// The model, as in `cargo xtask run`: an embedded one, a folder, a GGUF file, a name, or
+    /// random-135m
     #[arg(long, default_value = DEFAULT_MODEL, value_name = "NAME|DIR|FILE|OWNER/REPO")]
     pub model: String,
-    /// What clients call the model [default: what --model says]
+    /// The model's name for clients [default: the value of --model]
     #[arg(long, value_name = "NAME")]
     pub served_model_name: Option<String>,
-    /// Where to listen; beyond this machine only with a key
+    /// The address to listen on; anything but this machine's own requires a key
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub host: IpAddr,
-    /// The port; 0 takes a free one, and says which
+    /// The port; 0 picks a free one and prints it
     #[arg(long, default_value_t = 8000)]
     pub port: u16,
-    /// What clients must show as their key [default: what CANDECODE_API_KEY says; it does not show
-    /// in the list of processes]
+    /// The API key that clients must send [default: the value of CANDECODE_API_KEY, which doesn't
+    /// show up in the process list]
     #[arg(long, value_name = "KEY")]
     pub api_key: Option<String>,
-    /// Pages that may ask from a browser, by their origin, such as http://localhost:3000; * is any
-    /// [default: none but the server's own]
+    /// Origins of web pages that may send requests, such as http://localhost:3000; * for any
+    /// [default: only the server's own page]
     #[arg(long, value_name = "ORIGINS", value_delimiter = ',', value_parser = origin)]
     pub allowed_origins: Vec<String>,
-    /// Sequences that run at once, at most; each text is to the last bit what it is alone
+    /// Maximum number of sequences that run at once. Each text is bit-identical to what it is alone
     #[arg(
         long,
         alias = "max-batch",
@@ -46,19 +47,19 @@ pub struct ServeFlags {
         value_parser = in_range(1, 4096)
     )]
     pub max_num_seqs: usize,
-    /// Tokens that one step computes, at most: long prompts are computed in pieces
+    /// Maximum number of tokens per step. Longer prompts are computed in pieces
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = in_range(1, 1 << 20))]
     pub max_num_batched_tokens: usize,
-    /// Requests that may wait beside them; others are refused (429)
+    /// Maximum number of waiting requests. Any others are rejected (429)
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = in_range(0, 1 << 16))]
     pub max_queue: usize,
-    /// Positions that the cache holds [default: what a third of the free memory has room for]
+    /// Number of positions in the cache [default: as many as fit in a third of the free memory]
     #[arg(long, value_name = "N", value_parser = in_range(1, 1 << 40))]
     pub max_batch_tokens: Option<usize>,
-    /// The number of positions in a block of the cache: a divisor of 64
+    /// Positions per block of the cache: a divisor of 64
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = block_size)]
     pub block_size: usize,
-    /// The number of blocks, in place of --max-batch-tokens
+    /// Number of blocks, instead of --max-batch-tokens
     #[arg(
         long,
         alias = "num-blocks",
@@ -67,30 +68,30 @@ pub struct ServeFlags {
         value_parser = in_range(1, 1 << 32)
     )]
     pub num_gpu_blocks_override: Option<usize>,
-    /// Compute every prompt from its start, even if another one began in the same way
+    /// Compute every prompt from its start, even if another one started the same way
     #[arg(long)]
     pub no_enable_prefix_caching: bool,
-    /// Connections at once, at most; others are refused (503)
+    /// Maximum number of open connections. Any others are rejected (503)
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = in_range(1, 1 << 16))]
     pub max_connections: usize,
-    /// Seconds that a client may take to send a request, or take nothing of its answer; a
-    /// connection that is kept open without a request is closed after as long
+    /// Seconds that a client may take to send a request, or go without reading its answer. A
+    /// connection without a request is closed after the same time
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = in_range(1, 86_400))]
     pub patience: usize,
-    /// A chat template in place of the model's own: a file, or "story"
+    /// A chat template to use instead of the model's own: a file, or "story"
     #[arg(long, value_name = "FILE")]
     pub template: Option<String>,
-    /// cpu, metal or cuda
+    /// The device to run on: cpu, metal or cuda
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: String,
-    /// The type of the weights in memory: f32, bf16 or f16; without it f32, or on a CPU, of a
-    /// quantized GGUF file, as they are stored
+    /// The type of the weights in memory: f32, bf16 or f16 [default: f32; on the CPU, a GGUF file's
+    /// quantized weights stay as they are stored]
     #[arg(long, value_name = "DTYPE")]
     pub dtype: Option<String>,
-    /// As in `cargo xtask run`
+    /// The kernels, as in `cargo xtask run`
     #[arg(long, value_enum, value_name = "KERNELS")]
     pub kernels: Option<Kernels>,
-    /// Ask nothing of any network: the model must be on this machine
+    /// Don't use the network: the model must be on this machine
     #[arg(long)]
     pub offline: bool,
 }
@@ -111,7 +112,7 @@ fn origin(text: &str) -> Result<String, String> {
     });
     match is_origin || text == "*" {
         true => Ok(text.to_string()),
-        false => Err("an origin is as http://localhost:3000, without a path; * is any".to_string()),
+        false => Err("give an origin, such as http://localhost:3000, or * for any".to_string()),
     }
 }
 
@@ -126,15 +127,15 @@ impl ServeFlags {
             ensure!(
                 can_be_sent,
                 usage(
-                    "--api-key (or CANDECODE_API_KEY) is empty, or has a blank or a character that \
-                     is not ASCII, which clients can't send: use letters, digits and signs"
+                    "--api-key (or CANDECODE_API_KEY) is empty, or has a space or a non-ASCII \
+                     character, which clients can't send; use letters, digits and punctuation"
                 )
             );
         }
         ensure!(
             self.host.is_loopback() || self.key().is_some(),
             usage(format!(
-                "--host {} lets other machines in: give them a key with --api-key",
+                "--host {} lets other machines connect: give them a key with --api-key",
                 self.host
             ))
         );
@@ -185,8 +186,8 @@ impl ServeFlags {
                 let needed = tokens as f64 * of_a_token;
                 ensure!(
                     weights + needed <= free,
-                    "{tokens} positions of keys and values need {}, the weights {}, and {} of \
-                     memory are available; fewer positions or blocks need less",
+                    "{tokens} positions of keys and values need {}, the weights {}, and only {} of \
+                     memory are available; use fewer positions or blocks",
                     bytes(needed),
                     bytes(weights),
                     bytes(free)
@@ -198,8 +199,8 @@ impl ServeFlags {
         let room = ((free - weights) / 3.0 / of_a_token).max(0.0) as usize;
         if room < 16 {
             bail!(
-                "{} of memory are available, and the weights take {}: no room for a batch; take a \
-                 smaller --model, or --dtype bf16",
+                "{} of memory are available, and the weights take {}, so there is no room for a \
+                 batch; use a smaller --model, or --dtype bf16",
                 bytes(free),
                 bytes(weights)
             )

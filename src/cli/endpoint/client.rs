@@ -20,11 +20,11 @@ pub struct Client {
     key: Option<String>,
 }
 
-/// A model in a server's list.
+/// A model that a server offers.
 pub struct Server {
     /// The model's name on the server.
     pub model: String,
-    /// The program that serves it, as reported there: `vllm`, `llamacpp`, …
+    /// The software that serves it, as the server reports it: `vllm`, `llamacpp`, …
     pub owned_by: String,
 }
 
@@ -47,7 +47,7 @@ impl Client {
         ensure!(
             key.as_ref().is_none_or(|key| key.bytes().all(|byte| byte.is_ascii_graphic())),
             usage(format!(
-                "{source}: a key has no spaces, line breaks or letters beyond ASCII; was something \
+                "{source}: a key has no spaces, line breaks or non-ASCII characters; was something \
                  else copied with it?"
             ))
         );
@@ -59,7 +59,7 @@ impl Client {
             .timeout_per_read(Some(SILENCE))
             .user_agent(concat!("candecode/", env!("CARGO_PKG_VERSION")));
         if ["127.", "localhost", "[::1]"].iter().any(|name| host.starts_with(name)) {
-            config = config.proxy(None); // a proxy's loopback is a different machine
+            config = config.proxy(None); // through a proxy, localhost would be the proxy's machine
         }
         Ok(Self { agent: config.build().new_agent(), base: format!("{base}/v1"), key })
     }
@@ -69,10 +69,10 @@ impl Client {
         &self.base
     }
 
-    /// Returns the server's models, or None if it has no list of them.
+    /// Returns the server's models, or None if the server doesn't list them.
     ///
     /// # Errors
-    /// If no server answers, or it rejects the request.
+    /// If no server answers, it rejects the request, or the response isn't a list of models.
     pub fn models(&self) -> Result<Option<Vec<Server>>> {
         let response = self.send("models", None)?;
         if response.status() == 404 {
@@ -82,7 +82,7 @@ impl Client {
         let json: Value = serde_json::from_str(&text).unwrap_or_default();
         let Some(list) = json["data"].as_array() else {
             bail!(
-                "--endpoint {}: it answers, but not as OpenAI's protocol does: {}",
+                "--endpoint {}: the server answered, but not in OpenAI's format: {}",
                 self.base,
                 quoted(one_line(&text))
             )
@@ -92,16 +92,19 @@ impl Client {
         Ok(Some(list.iter().map(server).collect()))
     }
 
-    /// Returns the model to use: `wanted`, or the server's only one if `wanted` is empty.
+    /// Returns the model to use: `wanted`, or if it's empty, the server's only model.
     ///
     /// # Errors
-    /// If the server doesn't have that model, or has several and none is named.
+    /// If [`models`](Self::models) fails, the server has no such model, or `wanted` is empty and
+    /// the server doesn't have exactly one model.
     pub fn choose_model(&self, wanted: &str) -> Result<Server> {
         let base = &self.base;
         let Some(mut models) = self.models()? else {
             ensure!(
                 !wanted.is_empty(),
-                usage(format!("{base}: it has no list of models; name one with --model"))
+                usage(format!(
+                    "--endpoint {base}: the server doesn't list its models; name one with --model"
+                ))
             );
             return Ok(Server { model: wanted.to_string(), owned_by: String::new() });
         };
@@ -118,14 +121,15 @@ impl Client {
             );
             return models
                 .pop()
-                .with_context(|| format!("--endpoint {base}: the server has no model"));
+                .with_context(|| format!("--endpoint {base}: the server lists no models"));
         }
         models.into_iter().find(|model| model.model == wanted).ok_or_else(|| {
             anyhow!("--endpoint {base}: the server has no model \"{wanted}\"; it has {names}")
         })
     }
 
-    /// Sends a request and returns the events of its response, limited to `most` bytes.
+    /// Sends a request and returns the events of the response, which may have up to `most` bytes in
+    /// total.
     ///
     /// # Errors
     /// If no server answers, or it rejects the request. The error includes the server's message.
@@ -135,7 +139,7 @@ impl Client {
         Ok(Events { reader: BufReader::new(reader), left: most })
     }
 
-    /// Gets a path, or posts a body to it.
+    /// Sends a GET request to a path, or a POST request if there is a body.
     fn send(&self, path: &str, body: Option<&Value>) -> Result<Response<Body>> {
         let base = &self.base;
         let mut request = Request::builder().uri(format!("{base}/{path}"));
@@ -155,7 +159,8 @@ impl Client {
                 other => other.to_string(),
             };
             anyhow!(
-                "--endpoint {base}: no answer ({why}); is the server running, and on this port?"
+                "--endpoint {base}: no response ({why}); is the server running, and is the port \
+                 right?"
             )
         })
     }
@@ -175,10 +180,10 @@ impl Client {
         let said = if said.is_empty() { said } else { format!(": {}", shown(said)) };
         let what = match status {
             401 | 403 if self.key.is_none() => {
-                "the server asks for a key, by --api-key or OPENAI_API_KEY"
+                "the server asks for a key; set --api-key or OPENAI_API_KEY"
             }
             401 | 403 => "the server refuses the key",
-            404 => "is the address right, and does the server have completions?",
+            404 => "not found; is the address right, and does the server support this endpoint?",
             429 | 503 => "the server is busy",
             500..=599 => "the server failed",
             _ => "the server refuses the request",
@@ -188,7 +193,7 @@ impl Client {
 }
 
 fn no_address(address: &str) -> anyhow::Error {
-    usage(format!("--endpoint {address}: expected an address, as http://127.0.0.1:8000"))
+    usage(format!("--endpoint {address}: expected an address such as http://127.0.0.1:8000"))
 }
 
 /// Returns a body as text. Empty if it is too long or can't be read.
@@ -197,7 +202,8 @@ fn text_of(body: Body) -> String {
     text.unwrap_or_default()
 }
 
-/// Returns the message of a JSON error, in OpenAI's or FastAPI's form, if there is one.
+/// Returns the message of a JSON error, if there is one: `error.message` (OpenAI), a plain `error`
+/// or `message`, or `detail` (FastAPI).
 pub fn error_message(json: &Value) -> Option<String> {
     let message = json["error"]["message"].as_str().or(json["error"].as_str());
     let message = message.or(json["message"].as_str()).or(json["detail"].as_str());
@@ -210,7 +216,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// The data of each event of a response (WHATWG HTML, section 9.2). Inference servers write an
-/// event's data on one line; comments, empty lines and other fields are skipped.
+/// event's data on one line. Comments, empty lines and other fields are skipped.
 pub struct Events {
     reader: BufReader<BodyReader<'static>>,
     /// Maximum number of bytes left to read.
@@ -247,6 +253,6 @@ impl Iterator for Events {
             }
         }
         let seconds = SILENCE.as_secs();
-        Some(Err(anyhow!("the connection is open, but for {seconds} s no event came")))
+        Some(Err(anyhow!("the connection is still open, but no event arrived for {seconds} s")))
     }
 }

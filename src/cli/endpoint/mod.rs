@@ -1,6 +1,6 @@
 //! `--endpoint`: the same prompts and flags, sent to any server that speaks OpenAI's protocol.
 //!
-//! No model runs here, so you can use one that doesn't fit on this machine.
+//! The model runs on the server, so it can be one that doesn't fit on this machine.
 
 #[cfg(feature = "hub")]
 mod client;

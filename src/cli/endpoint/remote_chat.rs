@@ -1,4 +1,4 @@
-//! `chat --endpoint`: the conversation is stored here and sent in full with every line.
+//! `chat --endpoint`: this side stores the conversation and sends all of it with every line.
 
 use crate::cli::chat_terminal::{Answered, Partner};
 use crate::cli::endpoint::client::{Client, Server};
@@ -65,9 +65,7 @@ impl Partner for RemoteChat<'_> {
         let cut = text.finish_reason.as_deref() == Some("length");
         let note = match () {
             () if received.stopped => Some("stopped; what was said stays"),
-            () if cut => {
-                Some("cut: --max-new-tokens N allows more, as far as the server's context goes")
-            }
+            () if cut => Some("cut: --max-new-tokens N allows more, up to the server's context"),
             () => None,
         };
         self.turns.extend([asked, json!({"role": "assistant", "content": text.text})]);

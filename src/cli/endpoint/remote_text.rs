@@ -18,7 +18,7 @@ use std::time::Instant;
 const LONGEST_TOKEN: usize = 512;
 /// Maximum bytes of stream per token, including JSON and log-probabilities.
 const STREAM_PER_TOKEN: u64 = 64 << 10;
-/// Minimum number of tokens to allow for, however few are requested.
+/// Minimum number of tokens to allow for, even if fewer are requested.
 const AT_LEAST: usize = 256;
 
 /// One choice of a response, in the form that `--format json` prints.
@@ -32,7 +32,7 @@ pub struct RemoteText {
     pub tokens: Vec<String>,
     /// The generated text.
     pub text: String,
-    /// Finish reason, in the protocol's words: `stop`, `length`, …
+    /// Finish reason, as the protocol names it: `stop`, `length`, …
     pub finish_reason: Option<String>,
     /// Natural log of each token's probability, if the server reports it.
     pub logprobs: Vec<f64>,
@@ -44,11 +44,11 @@ pub struct RemoteText {
 
 /// The result of a request.
 pub struct Received {
-    /// Its choices, in order.
+    /// The response's choices, in order.
     pub texts: Vec<RemoteText>,
     /// The line of `--stats`.
     pub stats: String,
-    /// Whether Ctrl-C ended it.
+    /// Whether Ctrl-C ended the request.
     pub stopped: bool,
 }
 
@@ -71,7 +71,7 @@ pub fn prompts(args: &Args) -> Result<Vec<RemotePrompt>> {
 /// Sends every prompt, shows the responses, and returns the exit code.
 ///
 /// # Errors
-/// If the server rejects a request, or a stream breaks off.
+/// If the server rejects a request, or a stream ends early.
 pub fn run(
     client: &Client,
     server: &Server,
@@ -161,12 +161,12 @@ pub fn receive(
         for choice in json["choices"].as_array().into_iter().flatten() {
             let index = choice["index"].as_u64().unwrap_or(0) as usize;
             let Some(text) = texts.get_mut(index) else {
-                bail!("the server sent choice {index}, and {n} were asked for")
+                bail!("the server sent choice {index}, but only {n} were requested")
             };
             let piece = take(text, choice);
             ensure!(
                 text.text.len() <= tokens.saturating_mul(LONGEST_TOKEN),
-                "the server goes on: {} bytes of text, and {} tokens were asked for",
+                "the server goes on: {} bytes of text, but only {} tokens were requested",
                 text.text.len(),
                 params.max_new_tokens
             );

@@ -40,15 +40,15 @@ pub fn check(args: &Args, params: &SamplingParams, server: &Server) -> Result<()
         "candecode" | "vllm" | "sglang" => {}
         "llamacpp" => {
             if let Some((flag, ..)) = given.iter().find(|(.., in_llama_cpp)| !in_llama_cpp) {
-                return Err(usage(format!("{flag}: llama.cpp's server has no field for it")));
+                return Err(usage(format!("{flag}: llama.cpp's server doesn't support it")));
             }
         }
         _ if given.is_empty() => {}
         _ => {
             let fields: Vec<&str> = given.iter().map(|(_, field, ..)| *field).collect();
             note!(
-                "note: {} sent under vLLM's name; this server does not say what it is, and may \
-                 ignore it",
+                "note: {} sent under vLLM's name; this server doesn't identify itself, so it may \
+                 ignore that",
                 fields.join(", ")
             );
         }

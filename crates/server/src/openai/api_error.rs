@@ -73,7 +73,7 @@ impl ApiError {
     /// 404: the request names a model other than the one being served.
     pub fn no_such_model(asked: &str, served: &str) -> Self {
         let asked = cut(asked, 60);
-        let message = format!("the model {asked:?} is not served here; {served:?} is");
+        let message = format!("the model {asked:?} is not served here; this server has {served:?}");
         let error = Self::invalid("model", message);
         Self { status: 404, code: Some("model_not_found"), ..error }
     }
@@ -92,7 +92,7 @@ impl ApiError {
 
     /// 503: the server is shutting down.
     pub fn closing() -> Self {
-        Self::new(503, "server_error", "the server is shutting down, and takes no new requests")
+        Self::new(503, "server_error", "the server is shutting down and accepts no new requests")
     }
 
     /// 500: the server failed, through no fault of the request.

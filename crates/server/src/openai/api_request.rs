@@ -1,4 +1,4 @@
-//! Requests as OpenAI's clients send them, parsed from JSON into prompts and sampling parameters.
+//! Parses requests in OpenAI's JSON format into prompts and sampling parameters.
 
 use super::api_error::ApiError;
 use super::known_fields::{asks_for_nothing, Fields};
@@ -84,7 +84,7 @@ enum Strings {
     Many(Vec<String>),
 }
 
-/// The four forms of a prompt.
+/// The four forms of the `prompt` field: one text or list of ids, or several of either.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Prompts {
@@ -130,7 +130,7 @@ struct StreamOptions {
     include_usage: Option<bool>,
 }
 
-/// vLLM's field for constraining the text to a pattern.
+/// vLLM's `structured_outputs` field, which constrains the text to a pattern.
 #[derive(Deserialize, Default)]
 struct StructuredOutputs {
     regex: Option<String>,
@@ -138,10 +138,11 @@ struct StructuredOutputs {
 }
 
 impl ApiRequest {
-    /// Parses a request body for a server of `model`. `seed` is used if the request has none.
+    /// Parses a request body for a server that serves `model`. `seed` is the default seed.
     ///
     /// # Errors
-    /// 400 if the body isn't a JSON object or a field is invalid; 404 if it names another model.
+    /// 400 if the body isn't a JSON object or a field is invalid; 404 if the request names another
+    /// model.
     pub fn parse(
         endpoint: Endpoint,
         body: &[u8],
@@ -163,12 +164,12 @@ impl ApiRequest {
         let params = SamplingParams { allow_regex, ..sampling_params(&fields, endpoint, seed)? };
         let n: usize = fields.get("n")?.unwrap_or(1);
         if n > 1 && params.temperature == 0.0 {
-            let message = "n must be 1 at temperature 0: it would be the same text again";
+            let message = "n must be 1 at temperature 0, where every completion would be the same";
             return Err(ApiError::invalid("n", message));
         }
         let best_of: usize = fields.get("best_of")?.unwrap_or(n);
         if best_of != n {
-            let message = "best_of must be n: every text that is generated is returned";
+            let message = "best_of must equal n: this server returns every completion it generates";
             return Err(ApiError::invalid("best_of", message));
         }
         if n * prompts.len() > MAX_CHOICES {
@@ -179,7 +180,7 @@ impl ApiRequest {
         let echo = flag(&fields, "echo")?;
         if echo && logprobs.is_some() {
             let message =
-                "echo with logprobs is not supported here: those of the prompt aren't computed";
+                "echo can't be combined with logprobs: the prompt's logprobs aren't computed";
             return Err(ApiError::invalid("echo", message));
         }
         let stream = flag(&fields, "stream")?;
@@ -187,7 +188,7 @@ impl ApiRequest {
         let options: StreamOptions = fields.get("stream_options")?.unwrap_or_default();
         let include_usage = options.include_usage.unwrap_or(false);
         if include_usage && !stream {
-            let message = "stream_options are for \"stream\": true";
+            let message = "stream_options requires \"stream\": true";
             return Err(ApiError::invalid("stream_options", message));
         }
         let continue_final_message = flag(&fields, "continue_final_message")?;
@@ -226,7 +227,7 @@ fn other_endpoint(fields: &Fields, endpoint: Endpoint) -> Result<(), ApiError> {
     };
     for name in names {
         if fields.value(name).is_some_and(|value| !asks_for_nothing(value) && value != 0) {
-            let message = format!("{name} is for {there}; leave it out here");
+            let message = format!("{name} is only for {there}; leave it out here");
             return Err(ApiError::invalid(name, message));
         }
     }
@@ -242,7 +243,7 @@ fn strings(fields: &Fields, name: &str) -> Result<Vec<String>, ApiError> {
     })
 }
 
-/// Reads the field `prompt`. An empty text is left to the tokenizer, which may start it with a BOS.
+/// Reads the field `prompt`. An empty text is allowed here, because the tokenizer may add a BOS.
 fn prompts(fields: &Fields) -> Result<Vec<PromptInput>, ApiError> {
     let prompts: Vec<PromptInput> = match fields.get("prompt")? {
         Some(Prompts::Text(text)) => vec![PromptInput::Text(text)],
@@ -269,7 +270,7 @@ fn chat_messages(fields: &Fields) -> Result<Vec<ChatMessage>, ApiError> {
             ("audio", &message.audio),
         ] {
             if value.as_ref().is_some_and(|value| !asks_for_nothing(value)) {
-                let text = format!("messages with {name} are not supported here; leave it out");
+                let text = format!("messages with {name} are not supported; leave it out");
                 return Err(ApiError::invalid("messages", text));
             }
         }
@@ -351,15 +352,15 @@ fn sampling_params(
     Ok(params)
 }
 
-/// Rejects lists that would slow down the model's thread: every token is compared with all of their
-/// entries.
+/// Rejects lists so long that they would slow down the model's thread, which goes through them for
+/// every token.
 fn check_amounts(params: &SamplingParams) -> Result<(), ApiError> {
     let bytes = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
     for (name, what, got, most) in [
         ("stop", "strings", params.stop.len(), 64),
-        ("stop", "bytes in all", bytes(&params.stop), 4096),
+        ("stop", "bytes in total", bytes(&params.stop), 4096),
         ("bad_words", "words", params.bad_words.len(), 256),
-        ("bad_words", "bytes in all", bytes(&params.bad_words), 4096),
+        ("bad_words", "bytes in total", bytes(&params.bad_words), 4096),
         ("stop_token_ids", "ids", params.stop_token_ids.len(), 256),
         ("logit_bias", "tokens", params.logit_bias.len(), 1024),
     ] {
@@ -396,17 +397,17 @@ fn logprobs_asked(fields: &Fields, endpoint: Endpoint) -> Result<Option<usize>, 
     Ok(wanted.then_some(top))
 }
 
-/// Reads the fields that ask for a pattern: vLLM's `structured_outputs` with `regex` or `choice`,
+/// Reads the fields that constrain the text: vLLM's `structured_outputs` with `regex` or `choice`,
 /// or its older `guided_regex` or `guided_choice`. Returns the field's name and one regular
 /// expression for the whole text. A choice becomes `(?:yes|no)`, with each option escaped. The only
-/// supported `response_format` is `{"type": "text"}`, which changes nothing: the others need a
-/// grammar, which day 14 doesn't have.
+/// supported `response_format` is `{"type": "text"}`, the default: the other types need a grammar,
+/// which day 14 doesn't cover.
 fn allowed_regex(fields: &Fields) -> Result<Option<(&'static str, String)>, ApiError> {
     if let Some(format) = fields.value("response_format") {
         let kind = format["type"].as_str().ok_or_else(|| fields.wrong("response_format"))?;
         if kind != "text" {
             let message = format!(
-                "response_format {} is not supported; take structured_outputs: regex or choice",
+                "response_format {} is not supported; use structured_outputs with regex or choice",
                 shown(kind)
             );
             return Err(ApiError::invalid("response_format", message));
@@ -435,7 +436,7 @@ fn allowed_regex(fields: &Fields) -> Result<Option<(&'static str, String)>, ApiE
         None => Ok(first),
         Some((name, _)) => Err(ApiError::invalid(
             name,
-            format!("{name} comes on top of another pattern; a text can match one: leave one out"),
+            format!("{name} is a second pattern, and only one is allowed; leave one out"),
         )),
     }
 }

@@ -38,17 +38,17 @@ pub const READ: &[(&str, FieldRule)] = &[
     ("add_generation_prompt", Flag),
     ("allowed_token_ids", Other(LIST_OF_IDS)),
     ("bad_words", Other(STRINGS)),
-    ("best_of", Integer(1, 128, "in 1 to 128")),
+    ("best_of", Integer(1, 128, "from 1 to 128")),
     ("cache_salt", Other("a string of 1 to 256 bytes")),
     ("chat_template_kwargs", Other("an object")),
     ("continue_final_message", Flag),
     ("echo", Flag),
-    ("frequency_penalty", Number(-2.0, 2.0, "in -2 to 2")),
+    ("frequency_penalty", Number(-2.0, 2.0, "from -2 to 2")),
     ("guided_choice", Other("a list of at least one string")),
     ("guided_regex", Other("a string")),
     ("ignore_eos", Flag),
-    ("logit_bias", Other("an object of token ids, each with a number in -100 to 100")),
-    ("logprobs", Other("true or false in a chat, and in a completion a whole number in 0 to 20")),
+    ("logit_bias", Other("an object of token ids, each with a number from -100 to 100")),
+    ("logprobs", Other("true or false in a chat, or a whole number from 0 to 20 in a completion")),
     ("max_completion_tokens", Integer(1, i64::MAX, "of 1 or above")),
     ("max_tokens", Integer(1, i64::MAX, "of 1 or above")),
     (
@@ -58,24 +58,24 @@ pub const READ: &[(&str, FieldRule)] = &[
              content, which is a text or a list of text parts",
         ),
     ),
-    ("min_p", Number(0.0, 1.0, "in 0 to 1")),
+    ("min_p", Number(0.0, 1.0, "from 0 to 1")),
     ("min_tokens", Integer(0, i64::MAX, "of 0 or above")),
     ("model", Other("a string")),
-    ("n", Integer(1, 128, "in 1 to 128")),
-    ("presence_penalty", Number(-2.0, 2.0, "in -2 to 2")),
+    ("n", Integer(1, 128, "from 1 to 128")),
+    ("presence_penalty", Number(-2.0, 2.0, "from -2 to 2")),
     ("prompt", Other("a string, a list of strings, a list of token ids or a list of such lists")),
     // Dividing by anything much smaller overflows a logit.
-    ("repetition_penalty", Number(1e-4, MOST, "of 0.0001 or above that fits 32 bits")),
+    ("repetition_penalty", Number(1e-4, MOST, "of 0.0001 or above that fits in 32 bits")),
     ("response_format", Other("an object with a type")),
-    ("seed", Integer(i64::MIN, i64::MAX, "that a signed integer of 64 bits holds")),
+    ("seed", Integer(i64::MIN, i64::MAX, "that fits in a signed 64-bit integer")),
     ("stop", Other(STRINGS)),
     ("stop_token_ids", Other(LIST_OF_IDS)),
     ("stream", Flag),
-    ("stream_options", Other("an object, and its include_usage true or false")),
-    ("structured_outputs", Other("an object with regex or choice, and nothing else")),
-    ("temperature", Number(0.0, MOST, "of 0 or above that fits 32 bits")),
+    ("stream_options", Other("an object whose include_usage is true or false")),
+    ("structured_outputs", Other("an object with only regex or choice")),
+    ("temperature", Number(0.0, MOST, "of 0 or above that fits in 32 bits")),
     ("top_k", Integer(-1, i64::MAX, "of -1 or above")),
-    ("top_logprobs", Integer(0, 20, "in 0 to 20")),
+    ("top_logprobs", Integer(0, 20, "from 0 to 20")),
     ("top_p", Number(f32::MIN_POSITIVE as f64, 1.0, "above 0 and at most 1")),
 ];
 
@@ -89,11 +89,11 @@ pub const WITHOUT_EFFECT: &[(&str, &[&str])] = &[
         "cache_prompt", "message_delimiters", "n_cache_reuse", "prompt_cache_key",
         "prompt_cache_options", "prompt_cache_retention",
     ]),
-    ("it changes when tokens come, and not which", &[
+    ("it changes when tokens arrive, not which ones", &[
         "backend_sampling", "id_slot", "prediction", "service_tier", "sse_ping_interval",
         "stream_interval",
     ]),
-    ("it belongs to a feature that is refused", &[
+    ("it belongs to a feature that is rejected", &[
         "adaptive_decay", "dry_allowed_length", "dry_base", "dry_penalty_last_n",
         "dry_sequence_breakers", "dynatemp_exponent", "grammar_lazy", "grammar_triggers",
         "grammar_type", "guided_decoding_backend", "guided_whitespace_pattern", "mirostat_eta",
@@ -101,13 +101,13 @@ pub const WITHOUT_EFFECT: &[(&str, &[&str])] = &[
         "reasoning_budget_end_tag", "reasoning_budget_end_tags", "reasoning_budget_message",
         "reasoning_budget_start_tag", "truncation_side", "xtc_threshold",
     ]),
-    ("messages are only text here", &["media_io_kwargs", "mm_processor_kwargs"]),
+    ("messages contain only text here", &["media_io_kwargs", "mm_processor_kwargs"]),
     ("it is for vLLM's render endpoints", &[
         "mm_payload", "return_mm_kwargs", "return_token_offsets",
     ]),
     ("llama-server sets it itself", &["chat_format", "chat_parser"]),
-    ("a text that outgrows the context ends here", &["n_discard", "n_keep"]),
-    ("reasoning is a part of the text here", &["include_reasoning"]),
+    ("a text ends when the context is full", &["n_discard", "n_keep"]),
+    ("reasoning is part of the text here", &["include_reasoning"]),
     ("special tokens are never shown here", &["spaces_between_special_tokens"]),
 ];
 
@@ -153,7 +153,7 @@ pub fn rule(name: &str) -> Option<FieldRule> {
     read.or(listed(WITHOUT_EFFECT).map(NoEffect)).or(listed(REFUSED).map(Refused))
 }
 
-/// Whether a value is `null`, `false`, empty, or an object containing only such values.
+/// Returns true if a value is `null`, `false`, empty, or an object containing only such values.
 pub fn asks_for_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,4 +1,4 @@
-//! OpenAI's protocol: requests in, replies out, plus the vLLM extensions that the course covers.
+//! OpenAI's protocol: requests and replies, with the vLLM extensions that the course covers.
 
 mod api_error;
 mod api_request;

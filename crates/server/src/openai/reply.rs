@@ -1,4 +1,5 @@
-//! Answers as OpenAI's clients expect them: one JSON document, or a stream of events.
+//! Builds answers in the form that OpenAI's clients expect: one JSON document, or a stream of
+//! events.
 
 use super::api_error::ApiError;
 use super::api_request::{ApiRequest, Endpoint};
@@ -96,7 +97,7 @@ pub struct Reply {
     /// Arrival time of the request in seconds since 1970, the same in every event.
     created: u64,
     model: String,
-    /// Total tokens in all prompts. Each prompt counts once, regardless of `n`.
+    /// Total number of tokens in all prompts. Each prompt counts once, regardless of `n`.
     prompt_tokens: usize,
     /// Whether the answer includes logprobs.
     pub logprobs: bool,

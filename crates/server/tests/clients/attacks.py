@@ -1,6 +1,6 @@
 """Measures what attackers can do to a server: `python attacks.py target/release/candecode-serve [MODEL] [ATTACK…]`.
 
-Starts a server for each attack. During the attack a bystander streams one text again and again. Reports the longest time
+Starts a server for each attack. During the attack, a bystander streams the same text over and over. Reports the longest time
 that the bystander waited for a token, its median time per token with and without the attack, whether its text stayed the
 same, the server's peak memory, and the answers to the attackers. Needs Linux and Python's standard library.
 """
@@ -32,7 +32,7 @@ class Server:
         self.address = (host, int(port))
 
     def post(self, body, path="/v1/completions", timeout=300):
-        """Status and seconds; the status is a word if there was none."""
+        """Returns status and seconds. If there was no response, the status is the error's name."""
         began = time.monotonic()
         try:
             connection = http.client.HTTPConnection(*self.address, timeout=timeout)
@@ -52,7 +52,7 @@ class Server:
         return int(line.split()[1]) // 1024
 
     def end(self):
-        """Seconds from SIGTERM to the end, and the exit code."""
+        """Sends SIGTERM and returns the seconds until the server exits, and the exit code."""
         began = time.monotonic()
         self.child.send_signal(signal.SIGTERM)
         try:
@@ -64,8 +64,8 @@ class Server:
 
 
 def bystander(host, port):
-    """Streams the same text until standard input ends, and keeps asking for the health. It has a process of its own, so the
-    attackers don't slow its clock. Prints what it saw as JSON."""
+    """Streams the same text until standard input ends, and polls /health. Runs in its own process, so that the attackers
+    don't affect its timing. Prints its observations as JSON."""
     over = threading.Event()
     seen = {"texts": [], "gaps": [], "per_token": [], "failures": [], "health": [0.0]}
 
@@ -120,7 +120,7 @@ def bystander(host, port):
 
 
 class Bystander:
-    """Such a process."""
+    """A bystander process."""
 
     def __init__(self, server):
         host, port = server.address
@@ -128,13 +128,13 @@ class Bystander:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def end(self):
-        """What it saw."""
+        """Stops the bystander and returns its observations."""
         out, _ = self.process.communicate(timeout=200)
         return json.loads(out)
 
 
 def at_once(jobs):
-    """Runs the jobs in threads; what they return, counted by status, and the longest time."""
+    """Runs the jobs in threads. Returns the number of jobs per status, and the longest time."""
     results = []
 
     def run(job):
@@ -158,7 +158,7 @@ HARD = [
 
 
 def hard(i):
-    """A hard pattern that no other number has."""
+    """Returns a request with a hard pattern, different for every i."""
     return {
         "prompt": "Once", "max_tokens": 2,
         "structured_outputs": {"regex": f"(?:{HARD[i % len(HARD)]})|x{i}"},
@@ -191,7 +191,7 @@ def hard_patterns_without_pause(server):
 
 
 def new_patterns_without_pause(server):
-    """Cheap ones, each of them new, whose texts are written."""
+    """Cheap patterns, each of them new, for which text is generated."""
     stop, numbers = time.monotonic() + 15, iter(range(10**9))
 
     def loop():
@@ -206,13 +206,13 @@ def new_patterns_without_pause(server):
 
 
 def head(length):
-    """The head of a request with a body of this many bytes."""
+    """Returns the head of a request with a body of this many bytes."""
     lines = ["POST /v1/completions HTTP/1.1", "host: localhost", "content-type: application/json"]
     return "\r\n".join([*lines, f"content-length: {length}", "", ""]).encode()
 
 
 def hard_patterns_hung_up(server):
-    """Asks and goes away at once."""
+    """Sends requests and disconnects immediately."""
     stop, count = time.monotonic() + 15, 0
     while time.monotonic() < stop:
         body = json.dumps(hard(count)).encode()
@@ -314,7 +314,7 @@ ATTACKS = [
 
 
 def apart(attack, server):
-    """Runs an attack in a process that steps back: attackers have machines of their own."""
+    """Runs an attack in a low-priority process, since real attackers have their own machines."""
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,5 +1,6 @@
-// The official client for JavaScript, on a server of ours: `node clients.mjs http://127.0.0.1:8000`, with `openai` in a
-// node_modules of this folder or above. `.ci/run clients` brings it and runs this.
+// Runs OpenAI's official JavaScript client against our server: `node clients.mjs
+// http://127.0.0.1:8000`, with `openai` in a node_modules folder here or above. `.ci/run clients`
+// installs it and runs this script.
 
 import assert from "node:assert/strict";
 import OpenAI from "openai";

@@ -1,8 +1,8 @@
-"""The clients that people use, on a server of ours: `python clients.py http://127.0.0.1:8000`.
+"""Runs popular clients against our server: `python clients.py http://127.0.0.1:8000`.
 
-The official `openai` package, `curl`, `langchain-openai` and `litellm`: streaming, n, stop, seed, logprobs, usage, rules for
-tokens, cancellation, errors and concurrency. `.ci/run clients` starts the server and runs this, and
-then `clients.mjs`, the official client for JavaScript.
+Tests the official `openai` package, `curl`, `langchain-openai` and `litellm`: streaming, n, stop, seed, logprobs, usage, rules
+for tokens, cancellation, errors and concurrency. `.ci/run clients` starts the server and runs this script, and then
+`clients.mjs`, the official JavaScript client.
 """
 
 import json
@@ -16,10 +16,10 @@ import urllib.request
 import openai
 from openai import OpenAI
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # prices are not asked for over the network
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # don't fetch prices over the network
 ADDRESS = sys.argv[1].rstrip("/")
 KEY = "sesame"
-ORIGIN = "http://app.example:3000"  # a page that the server lets in
+ORIGIN = "http://app.example:3000"  # a page that the server allows
 PROMPT = "Once upon a time"
 LINE = [{"role": "user", "content": "One day, a cat"}]
 
@@ -54,7 +54,7 @@ def refused(kind, call):
         call()
     except kind as error:
         return error
-    raise AssertionError(f"{kind.__name__} was expected")
+    raise AssertionError(f"expected {kind.__name__}")
 
 
 def openai_models():
@@ -91,7 +91,7 @@ def openai_chat():
 
 
 def openai_chat_stream_helper():
-    # The helper raises where the length ends an answer: so a string does.
+    # The helper raises an exception if the length limit ends an answer, so use a stop string.
     asked = {"model": MODEL, "messages": LINE, "max_tokens": 16, "temperature": 0}
     asked["stop"] = chat().choices[0].message.content.split()[5]
     with client.chat.completions.stream(**asked) as stream:
@@ -318,7 +318,7 @@ if __name__ == "__main__":
         try:
             check()
             print(f"ok      {check.__name__}", flush=True)
-        except Exception as error:  # every check is told, whatever it fails with
+        except Exception as error:  # report every check, whatever it fails with
             failed += 1
             print(f"FAILED  {check.__name__}: {type(error).__name__}: {error}", flush=True)
     print(f"test result: {len(CHECKS) - failed} passed; {failed} failed;")

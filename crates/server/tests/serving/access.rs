@@ -1,10 +1,10 @@
-//! Access: which clients get an answer, and where the server listens.
+//! Tests of access control: which clients get an answer, and where the server listens.
 
 use crate::running_server::{read_some, Server};
 use serde_json::Value;
 use std::io::Write as _;
 
-/// A request byte by byte, and the head of its answer, in small letters.
+/// Sends a raw request and returns the head of the response, in lowercase.
 fn head(server: &Server, method: &str, path: &str, headers: &str) -> String {
     let mut stream = server.connect();
     write!(stream, "{method} {path} HTTP/1.1\r\nconnection: close\r\n{headers}\r\n").unwrap();
@@ -89,7 +89,7 @@ fn pages_of_allowed_origins_may_ask() {
     ] {
         assert!(asked.contains(part), "{part}: {asked}");
     }
-    // Without the key the page may read the refusal.
+    // Without the key, the page is allowed to read the error.
     let answer = ask(&server, "GET", page);
     assert!(answer.contains("http/1.1 401"), "{answer}");
     assert!(answer.contains(&format!("access-control-allow-origin: {page}")), "{answer}");

@@ -1,4 +1,4 @@
-//! Misbehaving clients and machines, and that other clients don't notice.
+//! Tests that misbehaving clients and machines don't affect other clients.
 
 use crate::running_server::{body, read_some, with, Server};
 use serde_json::{json, Value};
@@ -9,20 +9,21 @@ use std::time::{Duration, Instant};
 
 const COMPLETIONS: &str = "/v1/completions";
 
-/// What one more client gets, while something goes wrong beside it.
+/// Checks that the server still answers another client.
 fn well(server: &Server) {
     let text = server.text("Once upon a time", &json!({"max_tokens": 8}));
     assert!(!text.is_empty());
 }
 
-/// A long text: the model's whole context, with no early end.
+/// A request for a long text: nearly the model's whole context (512), with no early end.
 fn long() -> Value {
     body("Once", &json!({"max_tokens": 500, "ignore_eos": true, "stream": true}))
 }
 
 #[test]
 fn a_client_that_vanishes_leaves_no_row() {
-    let server = Server::start(&["--max-batch", "4", "--kernels", "plain"]); // not too quick
+    // Slow enough that texts are still being generated when the clients leave.
+    let server = Server::start(&["--max-batch", "4", "--kernels", "plain"]);
     for _ in 0..3 {
         let mut clients: Vec<_> = (0..6).map(|_| server.begin(&long())).collect();
         read_some(&mut clients[0], 300);
@@ -30,7 +31,7 @@ fn a_client_that_vanishes_leaves_no_row() {
         server.wait_for("num_rows_running", 0.0);
         server.wait_for("num_requests_queued", 0.0);
     }
-    // One that does not stream is seen to go, too.
+    // The server also notices when a client that isn't streaming disconnects.
     let silent = server.begin(&with(long(), &json!({"stream": false})));
     server.wait_for("num_rows_running", 1.0);
     drop(silent);
@@ -42,7 +43,7 @@ fn a_client_that_vanishes_leaves_no_row() {
 #[test]
 fn a_client_that_takes_nothing_is_not_waited_for_and_let_go() {
     let server = Server::start(&["--patience", "2"]);
-    // More than the sockets' buffers hold.
+    // A response larger than the socket buffers.
     let large = json!({
         "max_tokens": 490, "n": 16, "temperature": 1, "logprobs": 20, "ignore_eos": true,
         "stream": true,
@@ -52,9 +53,9 @@ fn a_client_that_takes_nothing_is_not_waited_for_and_let_go() {
     let began = Instant::now();
     well(&server);
     assert!(began.elapsed() < Duration::from_secs(20));
-    server.wait_for("num_rows_running", 0.0); // they are done, though no one has read them
+    server.wait_for("num_rows_running", 0.0); // all finished, although no one has read them
     drop(silent.split_off(1));
-    server.wait_for("num_connections", 1.0); // the one that asks
+    server.wait_for("num_connections", 1.0); // only the connection that asks for the metric
 }
 
 #[test]
@@ -75,11 +76,12 @@ fn a_byte_a_second_is_not_waited_for() {
     });
     let told = read_some(&mut of_body, 4096);
     assert!(told.starts_with("HTTP/1.1 408"), "{told}");
-    assert!(told.contains("did not come in 2 seconds"), "{told}");
+    assert!(told.contains("did not arrive within 2 seconds"), "{told}");
     drip.join().unwrap();
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-    server.wait_for("num_connections", 1.0); // the one that asks
-                                             // Headers without end are refused at once.
+    server.wait_for("num_connections", 1.0); // only the connection that asks for the metric
+
+    // Endless headers are rejected.
     let mut client = server.connect();
     let _ = write!(client, "GET /health HTTP/1.1\r\nx: ");
     for _ in 0..64 {
@@ -122,7 +124,7 @@ fn a_hundred_megabytes_are_refused_and_not_kept() {
     }
     #[cfg(target_os = "linux")]
     assert!(server.peak_memory() < before + (40 << 20), "{before} {}", server.peak_memory());
-    // One that asks first is told before it sends anything.
+    // A client that sends `Expect: 100-continue` is rejected before it sends the body.
     let mut polite = server.post_head(&format!("expect: 100-continue\r\ncontent-length: {size}"));
     let told = read_some(&mut polite, 12);
     assert!(told.starts_with("HTTP/1.1 413"), "{told}");
@@ -133,7 +135,7 @@ fn a_hundred_megabytes_are_refused_and_not_kept() {
 fn a_queue_that_is_full_says_when_to_come_again() {
     let server =
         Arc::new(Server::start(&["--max-batch", "1", "--max-queue", "2", "--kernels", "plain"]));
-    // Each has choices that wait for a place, and will for long.
+    // Each request has choices that wait a long time for a place in the batch.
     let many = with(long(), &json!({"n": 64, "temperature": 1}));
     let clients: Vec<_> = (0..2).map(|_| server.begin(&many)).collect();
     server.wait_for("num_requests_queued", 2.0);
@@ -159,7 +161,7 @@ fn a_thousand_idle_connections_keep_nobody_out() {
                 }
                 held.push(stream);
             }
-            Err(_) => break, // this machine has no more
+            Err(_) => break, // this machine allows no more connections
         }
     }
     // A connection that has been idle for a moment makes room for a new client.
@@ -174,12 +176,12 @@ fn connections_at_work_are_not_closed_for_others() {
     let server =
         Server::start(&["--max-connections", "4", "--patience", "3", "--kernels", "plain"]);
     let whole = server.text("Once", &json!({"max_tokens": 500, "ignore_eos": true}));
-    // Eight texts each: none of the four is done before the fifth has come.
+    // Eight texts each, so that none of the four finishes before the fifth client connects.
     let many = body(
         "Once",
         &json!({"max_tokens": 500, "n": 8, "temperature": 1, "ignore_eos": true, "stream": true}),
     );
-    // The connection of the text before may still be closing, and have a place.
+    // The previous request's connection may still be closing and still count.
     let begin = |_| loop {
         let mut stream = server.begin(&many);
         let told = read_some(&mut stream, 100);
@@ -205,7 +207,7 @@ fn one_request_with_many_choices_leaves_places_for_others() {
     let mut client = server.begin(&with(long(), &json!({"n": 128, "temperature": 1})));
     read_some(&mut client, 300);
     well(&server);
-    assert!(server.metric("num_requests_queued") > 0.0, "the others still wait for their turn");
+    assert!(server.metric("num_requests_queued") > 0.0, "the other choices should still be queued");
 }
 
 #[test]
@@ -216,10 +218,9 @@ fn what_asks_for_too_much_is_refused_before_any_work() {
     let (status, answer) = server.post(COMPLETIONS, &body("Once", &logprobs));
     assert_eq!((status, &answer["error"]["param"]), (400, &json!("logprobs")), "{answer}");
     let echo = json!({"echo": true, "prompt": vec!["Once ".repeat(400); 128], "n": 1});
-    assert_eq!(server.post(COMPLETIONS, &body("", &echo)).0, 400); // each is too long
-                                                                   // Two hundred thousand stop
-                                                                   // strings, and texts that cannot
-                                                                   // fit, many at once.
+    assert_eq!(server.post(COMPLETIONS, &body("", &echo)).0, 400); // each prompt is too long
+
+    // 200,000 stop strings, a prompt that can't fit, and 100,000 prompts, many at once.
     let bodies = [
         body("Once", &json!({"stop": (0..200_000).map(|_| "ab").collect::<Vec<_>>()})),
         body(&"a b".repeat(300_000), &json!({})),
@@ -246,7 +247,7 @@ fn without_a_queue_an_idle_server_still_answers() {
     well(&server);
 }
 
-/// What a server writes goes to standard output and error, which may be files on a full disk.
+/// Standard error may be redirected to a file on a full disk.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_is_no_reason_to_end() {
@@ -267,7 +268,7 @@ fn what_was_killed_starts_again_at_the_same_port() {
     read_some(&mut client, 300);
     server.signal("KILL");
     let rest = read_some(&mut client, usize::MAX);
-    assert!(!rest.contains("[DONE]"), "a stream that was cut does not look whole");
+    assert!(!rest.contains("[DONE]"), "a cut-off stream must not look complete");
     drop(server);
     let again = Server::start(&["--port", &port]);
     assert!(again.host.ends_with(&port));
@@ -284,10 +285,10 @@ fn ctrl_c_lets_running_rows_end() {
     server.signal("INT");
     let began = Instant::now();
     loop {
-        // New ones are refused, for as long as the server is there.
+        // New requests are rejected until the server exits.
         match ureq::get(server.url("/health")).call() {
             Err(ureq::Error::StatusCode(503)) => break,
-            Err(_) => break, // it was quicker than we were
+            Err(_) => break, // it has already exited
             Ok(_) => assert!(began.elapsed() < Duration::from_secs(10)),
         }
     }
@@ -302,7 +303,8 @@ fn ctrl_c_lets_running_rows_end() {
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
 
-/// Regular expressions that cost a second each, or would cost all memory. No two of them are equal.
+/// A request with a regular expression that takes a second to compile, or would use up all memory.
+/// No two are the same.
 fn hard_pattern(i: usize) -> Value {
     let patterns = [
         r"((a{1000}){1000}){1000}",
@@ -327,12 +329,12 @@ fn hard_patterns_of_many_clients_change_nothing_for_others() {
         let asked: Vec<_> = (0..24)
             .map(|i| scope.spawn(move || server.post(COMPLETIONS, &hard_pattern(i))))
             .collect();
-        // Many more ask, and go at once.
+        // Many more clients send a request and disconnect immediately.
         let gone: Vec<_> = (100..200).map(|i| server.begin(&hard_pattern(i))).collect();
         drop(gone);
         for _ in 0..5 {
             assert_eq!(server.text("Once upon a time", &json!({})), whole);
-            assert_eq!(server.text("He was", &good), digits); // this one is known
+            assert_eq!(server.text("He was", &good), digits); // already compiled
         }
         for thread in asked {
             let (status, answer) = thread.join().unwrap();
@@ -353,7 +355,7 @@ fn large_patterns_in_use_have_a_bound() {
     let server = Server::start(&["--max-batch", "2", "--kernels", "plain"]);
     let mut running: Vec<_> = (0..2).map(|_| server.begin(&long())).collect();
     read_some(&mut running[0], 100);
-    // These wait for a place in the batch, and their automata with them.
+    // These requests hold on to their automata while they wait for a place in the batch.
     let large = |i: usize| {
         let regex = format!("(?:a{{1000}}){{{}}}", 900 + i);
         body("Once", &json!({"stream": true, "structured_outputs": {"regex": regex}}))
@@ -368,8 +370,8 @@ fn large_patterns_in_use_have_a_bound() {
     well(&server);
 }
 
-/// Chats whose template has no end cost their own lane: completions are answered, and the server
-/// ends when it is told to.
+/// A chat template that never finishes blocks only other chats: completions are still answered, and
+/// the server still shuts down when told to.
 #[test]
 #[cfg(unix)]
 fn templates_that_fail_or_have_no_end_do_not_stop_the_server() {

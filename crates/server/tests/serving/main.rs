@@ -1,5 +1,5 @@
-//! The server as a whole, on the loopback: what clients send, what they get, and what they do to
-//! it.
+//! Tests of the whole server over loopback: the protocol, access control, load, and misbehaving
+//! clients.
 
 #![cfg(feature = "ref")]
 

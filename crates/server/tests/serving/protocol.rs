@@ -1,4 +1,4 @@
-//! What is asked, and what is answered.
+//! Tests of requests and their responses.
 
 use crate::running_server::{body, with, Server, MODEL};
 use candecode::engine::Engine;
@@ -21,7 +21,8 @@ fn asked(server: &Server, path: &str, body: &Value) -> Value {
     answer
 }
 
-/// Text and finish reason of the first choice, whole and streamed, which must be the same.
+/// Returns the text and finish reason of the first choice, which must be the same in one piece and
+/// streamed.
 fn both_ways(server: &Server, more: &Value) -> (String, String) {
     let whole = asked(server, COMPLETIONS, &body(ONCE, more));
     let choice = &whole["choices"][0];
@@ -52,7 +53,7 @@ fn a_text_is_what_the_engine_writes_and_is_counted() {
     }
     let (status, page) = server.get("/");
     assert!(status == 200 && page.contains(MODEL) && !page.contains("{{"), "{page}");
-    assert!(!page.contains("http"), "the page needs nothing from any network: {page}");
+    assert!(!page.contains("http"), "the page must not load anything from the network: {page}");
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn a_stream_is_the_whole_in_pieces_and_ends_as_openais_does() {
     let logprobs: Vec<&Value> = logprobs.flatten().collect();
     assert!(logprobs.len() > 10);
     for token in logprobs {
-        // Greedy: the chosen token is the likeliest.
+        // Greedy decoding, so the chosen token is the most likely one.
         assert_eq!(token["logprob"], token["top_logprobs"][0]["logprob"], "{token}");
     }
 }
@@ -98,7 +99,7 @@ fn choices_differ_and_come_again_with_their_seed() {
     }
     let random = json!({"seed": -1, "temperature": 1});
     let texts: BTreeSet<String> = (0..4).map(|_| server.text(ONCE, &random)).collect();
-    assert!(texts.len() > 1, "-1 is no seed: {texts:?}");
+    assert!(texts.len() > 1, "-1 must not be used as a seed: {texts:?}");
 }
 
 #[test]
@@ -112,7 +113,7 @@ fn rules_for_a_text_are_kept() {
     let (echoed, _) = both_ways(&server, &json!({"echo": true}));
     assert_eq!(echoed, format!("{ONCE}{text}"));
 
-    // Only token 300: the text is it, again and again.
+    // Only token 300 is allowed, so the text repeats it.
     let only = both_ways(&server, &json!({"allowed_token_ids": [300], "max_tokens": 3}));
     let certain = json!({"logit_bias": {"300": 100}, "max_tokens": 3});
     assert_eq!(both_ways(&server, &certain), only);
@@ -120,7 +121,7 @@ fn rules_for_a_text_are_kept() {
     let (other, _) = both_ways(&server, &json!({"bad_words": [word]}));
     assert!(!other.contains(word), "{other:?} has {word:?}");
 
-    // Token 300 is certain, and ends the text, if it may.
+    // Token 300 is certain to be chosen, and ends the text unless something forbids that.
     let ends = with(certain, &json!({"stop_token_ids": [300], "max_tokens": 5}));
     assert_eq!(both_ways(&server, &ends), (String::new(), "stop".to_string()));
     for more in [json!({"min_tokens": 3}), json!({"min_tokens": 3, "ignore_eos": true})] {
@@ -146,7 +147,7 @@ fn a_pattern_is_kept_and_its_end_ends_the_text() {
         assert!(text == " yes" || text == " no", "{more}: {text:?}");
         assert_eq!(finish, "stop", "{more}");
     }
-    // A template's line end doesn't cut what was chosen.
+    // The template's stop string, a newline, doesn't cut off the chosen text.
     let ask = json!({"guided_choice": ["one\ntwo"], "max_tokens": 40});
     let answer = asked(&server, CHAT, &chat(&ask));
     assert_eq!(answer["choices"][0]["message"]["content"], "one\ntwo");
@@ -159,7 +160,7 @@ fn a_pattern_is_kept_and_its_end_ends_the_text() {
             assert_eq!((status, &answer["error"]["param"]), (400, &json!(name)), "{answer}");
         }
     }
-    // Rules that contradict each other are the client's fault.
+    // Rules that contradict each other are the client's mistake.
     let ask = json!({"structured_outputs": {"regex": "a{3}"}, "allowed_token_ids": [300]});
     let (status, answer) = server.post(COMPLETIONS, &body(ONCE, &ask));
     assert_eq!(status, 400, "{answer}");
@@ -171,7 +172,7 @@ fn a_pattern_is_kept_and_its_end_ends_the_text() {
 #[test]
 fn a_chat_goes_through_the_template() {
     let server = Server::start(&[]);
-    // The story template writes a line as it is: so the answer continues it.
+    // The story template leaves a line unchanged, so the answer continues it.
     let messages = json!([
         {"role": "user", "content": "One day, a cat"},
         {"role": "assistant", "content": " sat on"},
@@ -244,7 +245,7 @@ fn refusals_have_openais_form() {
     }
 }
 
-/// A page of another site can send a form or plain text without being asked; JSON it can't.
+/// A page from another site can send a form or plain text without a preflight, but not JSON.
 #[test]
 fn only_json_is_taken() {
     let server = Server::start(&[]);

@@ -1,4 +1,4 @@
-//! A server of its own for a test, and ways to ask it: politely, by ureq, and byte by byte.
+//! Starts a server for a single test, and sends requests to it, with ureq or as raw bytes.
 
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, Read as _, Write as _};
@@ -6,10 +6,10 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The model of the tests: it is small, and comes with the course.
+/// The model for the tests. It is small and comes with the course.
 pub const MODEL: &str = "story-230k";
 
-/// A server that ends with the test.
+/// A server that is stopped when the test ends.
 pub struct Server {
     pub child: Child,
     /// `127.0.0.1:…`
@@ -17,29 +17,29 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of [`MODEL`] at a free port, with more flags.
+    /// Starts a server of [`MODEL`] on a free port, with these flags.
     pub fn start(flags: &[&str]) -> Self {
         Self::spawn(Self::command(flags).stderr(Stdio::null()))
     }
 
-    /// The command for it.
+    /// Returns the command that starts such a server.
     pub fn command(flags: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_candecode-serve"));
         command.args(["--model", MODEL]).args(flags);
         if !flags.contains(&"--port") {
-            command.args(["--port", "0"]); // a free one
+            command.args(["--port", "0"]); // a free port
         }
         command.env_remove("CANDECODE_API_KEY").stdin(Stdio::null());
         command
     }
 
-    /// Starts a command, and waits until it listens.
+    /// Starts a command and waits until it listens.
     pub fn spawn(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let host = line.trim().strip_prefix("listening on http://");
-        let host = host.unwrap_or_else(|| panic!("the server says {line:?}")).to_string();
+        let host = host.unwrap_or_else(|| panic!("the server printed {line:?}")).to_string();
         Self { child, host }
     }
 
@@ -47,35 +47,35 @@ impl Server {
         format!("http://{}{path}", self.host)
     }
 
-    /// Status and body of a GET.
+    /// Sends a GET request and returns the status and body.
     pub fn get(&self, path: &str) -> (u16, String) {
         answered(agent().get(self.url(path)).call())
     }
 
-    /// Status and JSON of a request for a text.
+    /// Sends a POST request and returns the status and JSON.
     pub fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         let (status, text) = self.post_text(path, &body.to_string());
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// As [`Server::post`], with any body, and the answer as it came.
+    /// Same as [`Server::post`], with any body, and returns the response as text.
     pub fn post_text(&self, path: &str, body: &str) -> (u16, String) {
         self.post_as(path, "application/json", body)
     }
 
-    /// As [`Server::post_text`], with a body of another kind.
+    /// Same as [`Server::post_text`], with this content type.
     pub fn post_as(&self, path: &str, kind: &str, body: &str) -> (u16, String) {
         answered(agent().post(self.url(path)).header("content-type", kind).send(body))
     }
 
-    /// The text of a completion; what is not in `more` is greedy and short.
+    /// Returns the text of a completion, which is greedy and short unless `more` changes that.
     pub fn text(&self, prompt: &str, more: &Value) -> String {
         let (status, answer) = self.post("/v1/completions", &body(prompt, more));
         assert_eq!(status, 200, "{answer}");
         answer["choices"][0]["text"].as_str().unwrap().to_string()
     }
 
-    /// The events of a stream, without the last, which is `[DONE]`.
+    /// Returns the events of a stream, except the last, which is `[DONE]`.
     pub fn events(&self, path: &str, body: &Value) -> Vec<Value> {
         let (status, text) = self.post_text(path, &body.to_string());
         assert_eq!(status, 200, "{text}");
@@ -85,14 +85,14 @@ impl Server {
         json.map(|data| serde_json::from_str(data).unwrap()).collect()
     }
 
-    /// The value of a line of `/metrics`.
+    /// Returns the value of a metric from `/metrics`.
     pub fn metric(&self, name: &str) -> f64 {
         let (_, text) = self.get("/metrics");
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("candecode_{name} ")));
         line.unwrap_or_else(|| panic!("no {name}:\n{text}")).parse().unwrap()
     }
 
-    /// Waits until a number of `/metrics` is `value`.
+    /// Waits until a metric is `value`.
     pub fn wait_for(&self, name: &str, value: f64) {
         let began = Instant::now();
         while self.metric(name) != value {
@@ -102,14 +102,14 @@ impl Server {
         }
     }
 
-    /// A connection, with nothing said yet.
+    /// Opens a connection without sending anything.
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(&self.host).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream
     }
 
-    /// A connection on which the head of a completion's request was sent.
+    /// Opens a connection and sends the head of a completion request.
     pub fn post_head(&self, more: &str) -> TcpStream {
         let mut stream = self.connect();
         write!(
@@ -121,7 +121,7 @@ impl Server {
         stream
     }
 
-    /// Sends a request for a completion, and leaves the answer unread.
+    /// Sends a completion request and leaves the response unread.
     pub fn begin(&self, body: &Value) -> TcpStream {
         let body = body.to_string();
         let mut stream = self.post_head(&format!("content-length: {}", body.len()));
@@ -129,7 +129,7 @@ impl Server {
         stream
     }
 
-    /// The most memory that the server has held so far, in bytes (Linux).
+    /// Returns the server's peak memory so far, in bytes (Linux).
     #[cfg(target_os = "linux")]
     pub fn peak_memory(&self) -> u64 {
         let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
@@ -137,7 +137,7 @@ impl Server {
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 
-    /// Sends the server a signal, as INT.
+    /// Sends the server a signal, such as INT.
     #[cfg(unix)]
     pub fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
@@ -152,18 +152,18 @@ impl Drop for Server {
     }
 }
 
-/// A body for `/v1/completions`: greedy, 24 tokens, and what `more` says.
+/// Returns a body for `/v1/completions`: greedy, 24 tokens, and the fields in `more`.
 pub fn body(prompt: &str, more: &Value) -> Value {
     with(json!({"prompt": prompt, "max_tokens": 24, "temperature": 0}), more)
 }
 
-/// A body, and what `more` says.
+/// Returns a body with the fields in `more` added.
 pub fn with(mut body: Value, more: &Value) -> Value {
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     body
 }
 
-/// What is left of a response on a raw connection, up to its end, or the first `enough` bytes.
+/// Reads the rest of a response from a raw connection, or stops after at least `enough` bytes.
 pub fn read_some(stream: &mut TcpStream, enough: usize) -> String {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];

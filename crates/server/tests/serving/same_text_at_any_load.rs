@@ -1,19 +1,19 @@
-//! The same answer at any load: what a request gets does not depend on who else is there.
+//! Tests that a request gets the same answer at any load, no matter what other requests there are.
 
 use crate::running_server::{body, Server};
 use serde_json::{json, Value};
 use std::sync::Arc;
 
-/// Concurrent requests: enough to fill the server, and a few more that wait.
+/// Number of concurrent requests: enough to fill the server, and a few more that wait.
 const TOGETHER: usize = 32;
 
-/// Prompts of many lengths, from one word to some hundred tokens.
+/// Prompts of various lengths, from one word to about a hundred tokens.
 fn prompt(i: usize) -> String {
     let word = ["Once", "Lily", "The dog", "One day", "Tom and his ball", "It was"][i % 6];
     format!("{word}{}", " and they went to the park".repeat(i * 5 % 17))
 }
 
-/// Request `i`: every other one is sampled, with a seed of its own.
+/// Request `i`. Every other request is sampled, with its own seed.
 fn asked(i: usize) -> Value {
     let sampled = json!({"temperature": 0.9, "top_p": 0.95, "seed": i, "max_tokens": 40 - i});
     let greedy = json!({"max_tokens": 12 + i});
@@ -50,11 +50,11 @@ fn requests_at_once_get_what_each_gets_alone() {
         server.wait_for("num_blocks_used", 0.0);
         let few_blocks = flags.contains(&"24");
         let preempted = server.metric("num_preemptions_total") > 0.0;
-        assert!(!few_blocks || preempted, "{flags:?}: 24 blocks were enough for everybody");
+        assert!(!few_blocks || preempted, "{flags:?}: 24 blocks were enough for all requests");
     }
 }
 
-/// Half of the clients leave in the middle; the others do not notice.
+/// Half of the clients disconnect midway, which doesn't affect the others.
 #[test]
 fn those_who_stay_get_the_same_when_others_leave() {
     let server = Arc::new(Server::start(&["--max-batch", "8"]));

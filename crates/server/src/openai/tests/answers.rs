@@ -7,7 +7,7 @@ use candecode::kit::{FinishReason, Token};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
-/// The oracle's data: pieces, and the answers that the official client's own types build from them.
+/// The oracle's data: pieces, and the answers that the official client's types build from them.
 #[derive(serde::Deserialize)]
 struct Golden {
     chat: bool,
@@ -89,9 +89,9 @@ fn as_the_official_client_has_it() {
             stream += &streamed.events(delta);
         }
         assert!(whole.is_done());
-        assert_eq!(read(&stream), case.events, "as openai's types have the events");
+        assert_eq!(read(&stream), case.events, "must match the events of openai's types");
         let got: Value = serde_json::from_str(&whole.whole()).unwrap();
-        assert_eq!(got, case.whole, "as openai's types have the whole answer");
+        assert_eq!(got, case.whole, "must match the complete answer of openai's types");
     }
 }
 

@@ -25,7 +25,7 @@ fn parse(endpoint: Endpoint, more: &Value) -> Result<ApiRequest, ApiError> {
 #[track_caller]
 fn refused(endpoint: Endpoint, more: &Value) -> (String, String) {
     match parse(endpoint, more) {
-        Ok(request) => panic!("{more} is taken: {request:?}"),
+        Ok(request) => panic!("{more} was accepted: {request:?}"),
         Err(error) => {
             assert_eq!(error.status, 400, "{more}: {error}");
             let length = error.body().to_string().len();
@@ -53,7 +53,7 @@ fn every_documented_field_has_a_rule() {
         {
             count += 1;
             if ["completions", "chat"].contains(&place.as_str()) {
-                assert!(rule(name).is_some(), "{source} documents {name}: what becomes of it?");
+                assert!(rule(name).is_some(), "{source} documents {name}, which has no rule");
             } else if !["include_usage", "type", "regex", "choice"].contains(&name.as_str()) {
                 // Keys of a field that aren't read are rejected.
                 let inner = json!({"type": "text", "regex": "a", name: "x"});
@@ -115,7 +115,7 @@ fn sampling_parameters_have_openais_names_defaults_and_vllms_extensions() {
             json!({"temperature": 0, "top_p": 0.5, "min_p": 0.25}),
             SamplingParams { temperature: 0.0, top_p: 0.5, min_p: 0.25, ..own.clone() },
         ),
-        // Anything much smaller overflows, so it is greedy, as in vLLM.
+        // Anything much smaller overflows, so it means greedy decoding, as in vLLM.
         (json!({"temperature": 1e-46}), SamplingParams { temperature: 0.0, ..own.clone() }),
         (json!({"top_k": 5, "seed": 7}), SamplingParams { top_k: Some(5), seed: 7, ..own.clone() }),
         (json!({"top_k": -1, "seed": -1}), own.clone()),
