@@ -150,18 +150,21 @@ impl<'a> Cached<'a> {
         }
     }
 
-    /// Returns the logits, `(V)`, after each of the last `n` of `tokens`, which are a
-    /// whole sequence starting at position 0. The longest common prefix with the last
-    /// call's tokens stays in the cache, and the rest of the cache is dropped. Then the
-    /// tokens after the prefix are fed, and at least the last `n`.
+    /// Returns the logits, `(V)`, after each of the last `n` tokens. `tokens` is the
+    /// whole text, from position 0 on.
+    ///
+    /// Keeps what the cache holds of the longest common prefix with the last call's
+    /// tokens, and forgets everything else. Then feeds the tokens that are missing, and
+    /// in any case the last `n`.
     ///
     /// A common prefix can stay because a key depends only on its own token, the tokens
     /// before it, and their positions, never on later tokens (automatic prefix caching
     /// in vLLM).
     ///
-    /// A cache that has evicted positions can't go back, so then the tokens must extend
-    /// the last call's by `n` or more. After an error from the pass, the next call
-    /// starts from scratch.
+    /// After an error from the pass, the next call starts from scratch.
+    ///
+    /// A sliding cache (10.10) that has evicted positions can't go back. Then `tokens`
+    /// must begin with all of the last call's tokens and have at least `n` new ones.
     ///
     /// # Errors
     /// If `n` is 0 or larger than the number of tokens, if the tokens don't fit the

@@ -19,8 +19,8 @@ pub fn paddings(running: usize, new: usize) -> (usize, usize) {
 /// Creates an empty cache that rows can join: day 12's, not `NoCache`.
 pub type NewCache = Box<dyn Fn() -> Box<dyn Batch>>;
 
-/// Continuous batching (Yu et al. 2022, *Orca*; vLLM's scheduler): one running batch,
-/// first come, first served, with a limit on the number of positions in its cache.
+/// Continuous batching (Yu et al. 2022, *Orca*; vLLM's scheduler): one running batch, a
+/// queue, and a bound on the number of positions in its cache.
 pub struct Scheduler<'a> {
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
@@ -245,9 +245,8 @@ impl<'a> SchedulerInterface<'a> for Scheduler<'a> {
         stepped
     }
 
-    /// Removes a waiting row immediately. A running row can't leave the cache between
-    /// two passes, so its `max_new_tokens` becomes 0: after the next pass, it counts as
-    /// complete and retires.
+    /// Removes a waiting request at once. A running row leaves only after a pass, so
+    /// its `max_new_tokens` becomes 0. The next pass ends it, and it retires.
     fn cancel(&mut self, id: usize) {
         self.waiting.retain(|sequence| sequence.request.id != id);
         for row in &mut self.running {
@@ -263,9 +262,9 @@ impl<'a> SchedulerInterface<'a> for Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// Prefills the first waiting row if there is room. Otherwise, or if that row ended
-    /// with its first token, runs one step of the batch, so that many short requests
-    /// can't hold it up.
+    /// Prefills the first waiting request if there is room. If there isn't, makes a
+    /// step of the batch. It also makes that step if the prefilled text has already
+    /// ended: otherwise a stream of one-token requests could stall the running rows.
     fn prefill_or_decode(&mut self) -> Result<Vec<Token>> {
         let mut tokens = Vec::new();
         if self.has_room() {

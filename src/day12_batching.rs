@@ -14,7 +14,7 @@ pub struct Padded {
     /// Token ids of each row. All lists have the same length. The padding's id is 0.
     pub ids: Vec<Vec<u32>>,
     /// Positions of each row. The first real token of a row is at position 0, in any
-    /// column. Padding can be at any position below the width.
+    /// column. Padding is at position 0 here, but any position below the width will do.
     pub positions: Vec<Vec<u32>>,
     /// Number of padding tokens in each row.
     pub padding: Vec<usize>,
@@ -88,9 +88,9 @@ pub fn prefill_step(model: &dyn Model, rows: &mut [Row]) -> Result<Step> {
 /// columns of the cache, with logits for the last column.
 ///
 /// # Errors
-/// If a row has more padding than the cache has columns, if the columns after its
-/// padding don't hold exactly its tokens except the newest, or if a position is past
-/// the context.
+/// If a row has more padding than the cache has columns, or if the rest of its columns
+/// aren't one fewer than its tokens (the newest isn't cached yet). Also if a position
+/// is past the context.
 pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step> {
     // task 12.3: Feed each row's newest token at its own position; keep the padding hidden
     todo!(
@@ -102,9 +102,9 @@ pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step>
 /// columns that are padding in every remaining row.
 ///
 /// If no row has finished, the cache isn't touched, because `select` would copy all of
-/// it. If no row is left, the cache isn't touched either, because candle has no tensors
-/// with zero rows. An empty cache (`NoCache`) has nothing to trim, and the rows keep
-/// their padding until the next prefill sets it.
+/// it. If no row is left, it isn't touched either: it keeps the old rows, so it can't
+/// be used for new ones. A `NoCache` is always empty, so there is nothing to trim, and
+/// the rows keep their padding: the next step is a prefill again, and sets it.
 ///
 /// # Errors
 /// If the cache doesn't hold these rows.
@@ -240,10 +240,10 @@ impl Batch for BatchCache {
     }
 }
 
-/// Returns one step for all of `rows`, without padding: their tokens form a single
-/// line, `(1, T)`, where T is the sum of the lengths, and every row is computed as if
-/// it were alone. The step requests the logits of each row's last token, in order: `(1,
-/// rows, V)`.
+/// Returns one step that computes what comes after each of `rows`, without padding: all
+/// their tokens are in one line, end to end, `(1, T)`, where T is the sum of the
+/// lengths, and every row is computed as if it were alone. The step asks for the logits
+/// of each row's last token, in order: `(1, rows, V)`.
 ///
 /// # Errors
 /// If there are no rows, a row is empty, or a row doesn't fit the model.
