@@ -77,8 +77,8 @@ impl RotaryEmbedding {
 ///
 /// `cos` and `sin` are `(B, T, D / 2)`, from [`RotaryEmbedding::cos_sin`]. The layout
 /// is NeoX style, as in HF: element `i` of a head is paired with element `i + D / 2`
-/// (`apply_rotary_pos_emb`, `rotate_half`). The paper and llama.cpp's Llama weights are
-/// interleaved: `2i` with `2i + 1`.
+/// (`apply_rotary_pos_emb`, `rotate_half`). RoFormer (Su et al. 2021) and llama.cpp's
+/// Llama weights are interleaved: `2i` with `2i + 1`.
 ///
 /// # Errors
 /// If the shapes don't match.
@@ -94,7 +94,7 @@ pub fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
 /// `w` is `(H * D, C)`, and so is the result.
 ///
 /// # Errors
-/// If the rows don't divide into `heads` heads of an even width.
+/// If `heads` is 0, or the rows don't divide into `heads` heads of an even width.
 pub fn interleaved_to_neox(w: &Tensor, heads: usize) -> Result<Tensor> {
     // task 2.5 (challenge): Reorder the rows of each head for the other layout
     todo!("day 2, task 5: Reorder the rows of each head for the other layout")

@@ -38,7 +38,7 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
 /// at the end.
 ///
 /// # Errors
-/// If the tensor's operations fail.
+/// Only if candle itself fails (out of memory, say). Every shape is fine.
 pub fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
     // task 3.3: Compute GELU in its tanh form
     todo!("day 3, task 3: Compute GELU in its tanh form")
@@ -48,7 +48,7 @@ pub fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
 /// `x`, in f32, rounded to the type of `x` at the end (torch's default `gelu`).
 ///
 /// # Errors
-/// If the tensor's operations fail.
+/// Only if candle itself fails (out of memory, say). Every shape is fine.
 pub fn gelu_exact(x: &Tensor) -> Result<Tensor> {
     // task 3.4 (challenge): Compute GELU exactly
     todo!("day 3, task 4: Compute GELU exactly")
@@ -58,7 +58,7 @@ pub fn gelu_exact(x: &Tensor) -> Result<Tensor> {
 /// at the end (Ramachandran et al. 2017; torch `silu`).
 ///
 /// # Errors
-/// If the tensor's operations fail.
+/// Only if candle itself fails (out of memory, say). Every shape is fine.
 pub fn silu(x: &Tensor) -> Result<Tensor> {
     // task 3.5: Multiply x by its sigmoid
     todo!("day 3, task 5: Multiply x by its sigmoid")

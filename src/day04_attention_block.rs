@@ -17,7 +17,7 @@ use candle_core::{bail, Device, Result, Tensor};
 /// queries that share a head are stacked as more rows of one product.
 ///
 /// # Errors
-/// If `Hkv` doesn't divide `H`, or the shapes don't fit.
+/// If `Hkv` is 0 or doesn't divide `H`, or the shapes don't fit.
 pub fn grouped_attention(
     q: &Tensor,
     k: &Tensor,
@@ -32,7 +32,7 @@ pub fn grouped_attention(
 /// `Qwen3Attention`).
 #[derive(Debug, Clone)]
 pub struct Attention {
-    /// The layer's index, also in the cache.
+    /// This layer's number, counted from 0. The cache files keys and values under it.
     pub layer_idx: usize,
     /// Query heads.
     pub num_heads: usize,
