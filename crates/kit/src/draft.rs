@@ -28,8 +28,8 @@ pub trait Drafter {
 pub struct Verdict {
     /// Number of drafted tokens accepted.
     pub accepted: usize,
-    /// The token after the accepted ones: drawn from the residual after a rejection, or the bonus
-    /// token if all were accepted.
+    /// The token after the accepted ones: the target's own choice, in place of a rejected token or
+    /// as a bonus.
     pub next: u32,
 }
 
