@@ -289,7 +289,8 @@ impl Cache for PagedCache {
         Ok(View { k: all_k.clone(), v: all_v.clone(), pages: Some(pages.clone()) })
     }
 
-    /// The positions of the first row.
+    /// The number of positions that the first row holds. Only the loops that send plain
+    /// rows ask for it.
     fn len(&self) -> usize {
         self.rows.first().map_or(0, |sequence| self.len_of(*sequence))
     }
@@ -575,8 +576,8 @@ impl PagedCache {
     }
 
     /// Returns how many positions the blocks in use could hold, and how many they do
-    /// hold. A block that several sequences hold counts once, and so does each of its
-    /// positions.
+    /// hold. A block that several sequences hold counts once, with the positions of the
+    /// holder that uses most of it.
     pub fn usage(&self) -> (usize, usize) {
         // task 21.10 (challenge): Count reserved and used positions, shared ones once
         // <solution>

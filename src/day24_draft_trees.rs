@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 // part 1: one pass over a tree
 
-/// Returns the mask of the nodes from `first` on: a row per node with `past +
+/// Returns the mask of the nodes from `first` on: a row for each node, with `past +
 /// num_nodes` numbers, where 1 means that the node may attend to that column. The first
 /// `past` columns are the text before the root, and column `past + i` is node `i`.
 pub fn ancestor_mask(tree: &DraftTree, past: usize, first: usize) -> Vec<Vec<u8>> {
@@ -28,8 +28,8 @@ pub fn ancestor_mask(tree: &DraftTree, past: usize, first: usize) -> Vec<Vec<u8>
 }
 
 /// Returns the step that feeds the nodes from `first` on, in their order, in one row.
-/// The `past` positions of the text before the root are in the cache already, and so
-/// are the nodes before `first`.
+/// The cache already holds the `past` positions of the text before the root, and the
+/// nodes before `first`.
 ///
 /// # Errors
 /// If a token or a position doesn't fit the model.
@@ -52,9 +52,9 @@ impl TreeCache {
         Self { layers: KvLayers::new(layers) }
     }
 
-    /// Keeps the first `past` positions and, after them, the tree nodes of `path`, in
-    /// that order. Afterwards the cache holds what it would hold if the path had been
-    /// fed as plain text.
+    /// Keeps the first `past` positions and, after them, the nodes of `path`, in that
+    /// order. Afterwards the cache holds what it would hold if the path had been fed as
+    /// plain text.
     ///
     /// # Errors
     /// If the cache doesn't hold one of them.
@@ -232,8 +232,8 @@ pub fn decode_tree(decoder: &mut TreeDecoder) -> Result<Vec<Token>> {
 }
 
 /// Drafts by looking back, as day 13's `NgramDrafter` does, but at every earlier place
-/// of the last `n` tokens, the latest first. What followed them there becomes a branch.
-/// Branches that begin alike share their nodes.
+/// of the last `n` tokens, the latest first. What followed each becomes a branch, as
+/// far as the shape has room. Branches that begin alike share their nodes.
 pub struct NgramTree {
     /// The number of tokens that must match, at least 1.
     pub n: usize,
@@ -316,9 +316,9 @@ pub struct MedusaTree<'a> {
 
 impl TreeDrafter for MedusaTree<'_> {
     /// Every node at depth `d` gets the `shape[d]` best tokens of head `d` as children,
-    /// best first. A head knows its distance from the state and not the branch it will
-    /// stand on, so all nodes of one depth get the same children. Before the target has
-    /// read anything, or below the last head, there is nothing to propose.
+    /// best first. A head looks a fixed number of tokens ahead and doesn't know which
+    /// branch it is on, so all nodes of one depth get the same children. Before the
+    /// target has read anything, or below the last head, there is nothing to propose.
     fn draft(
         &mut self,
         input: &ProcessorInput,
@@ -354,9 +354,11 @@ pub fn walk_typical(
 
 // part 4: a model drafts
 
-/// Returns several different tokens from `q`, `(V)`, each with the probabilities it was
-/// drawn from, given those before it: the `n` likeliest ones, or `n` draws without
-/// replacement. Fewer if fewer are possible.
+/// Proposes up to `n` different tokens from `q`, `(V)`, each with the distribution it
+/// was drawn from. If `greedy`, these are the `n` likeliest, and each counts as certain
+/// ([`one_hot`]). Otherwise they are `n` draws without replacement, and the
+/// distribution of each leaves out the tokens drawn before it. Tokens with probability
+/// 0 are never returned, so there may be fewer than `n`.
 ///
 /// # Errors
 /// If `q` has no possible token.
