@@ -16,8 +16,8 @@ fn an_unwritten_day_is_told_apart_from_a_wrong_one() {
     assert_eq!(code, 1);
     assert!(
         out.ends_with(
-            "2 tasks, none written yet\nNext: book/src/day01_two.md; write in src/day01_two.rs, and \
-             `cargo xtask check --watch` checks it at every save\n"
+            "2 tasks, none written yet\nNext: read book/src/day01_two.md, then write your code in \
+             src/day01_two.rs; `cargo xtask check --watch` checks it at every save\n"
         ),
         "{out}"
     );
@@ -287,9 +287,9 @@ fn a_day_in_parts_is_checked_part_by_part() {
     let (out, _, code) = fake.say(&["check", "day1", "--part", "2", "--solution", "ref"]);
     assert_eq!((last_line(&out), code), ("1 passed, 0 failed", 0));
     let cases: [(&[&str], &str); 4] = [
-        (&["check", "day0", "--part", "1"], "error: day 0 has no parts: leave --part out"),
+        (&["check", "day0", "--part", "1"], "error: day 0 has no parts: omit --part"),
         (&["check", "day1", "--part", "3"], "error: no part 3: day 1 has 1, 2"),
-        (&["check", "--part", "1"], "error: --part is of one day: name it"),
+        (&["check", "--part", "1"], "error: --part needs a day, as in"),
         (&["check", "--part", "1", "--task", "1.1"], "error: the argument '--part <N>' cannot be"),
     ];
     for (args, words) in cases {
