@@ -136,8 +136,8 @@ fn bad_usage_says_what_to_do() {
     let cases: [(&[&str], &str); 7] = [
         (&["check", "day7"], "error: no day `day7`: the days are day0 to day1"),
         (&["check", "--task", "1.9"], "error: no task `1.9`: day 1 has 1.1, 1.2"),
-        (&["check", "day0", "--task", "1.1"], "error: task 1.1 is not of day 0"),
-        (&["check", "--task", "one"], "error: no task `one`: a task has the day and a number"),
+        (&["check", "day0", "--task", "1.1"], "error: task 1.1 is not in day 0"),
+        (&["check", "--task", "one"], "error: no task `one`: use the day and the task's number"),
         (
             &["check", "--solution", "ref", "--rest", "mine"],
             "error: --solution ref takes every day",
@@ -197,7 +197,7 @@ fn a_message_does_not_command_the_terminal_and_has_an_end() {
         &tests.replace("check(\"task_0_1_is_one\"", &format!("{line} check(\"\"")),
     );
     let (out, err, _) = fake.say(&["check", "day0", "--solution", "ref"]);
-    assert!(out.contains("a[2Jb xxx") && out.contains(" characters more)"), "{out}{err}");
+    assert!(out.contains("a[2Jb xxx") && out.contains(" more characters)"), "{out}{err}");
     assert!(!out.contains('\x1b') && out.len() < 3000, "{}", out.len());
 }
 

@@ -40,7 +40,7 @@ impl Mix {
             (CodeOf::Reader, CodeOf::Reader) => Ok(Mix::AllMine),
             (CodeOf::Reference, CodeOf::Reference) => Ok(Mix::Reference),
             (CodeOf::Reference, CodeOf::Reader) => Err(usage(
-                "--solution ref takes every day from the reference: leave --rest mine out",
+                "--solution ref uses the reference for every day: omit --rest mine",
             )),
         }
     }

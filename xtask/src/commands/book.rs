@@ -14,7 +14,7 @@ pub struct Book {
     /// Open the book in a browser
     #[arg(long)]
     open: bool,
-    /// Show still pictures in place of the live figures
+    /// Show still pictures instead of the live figures
     #[arg(long)]
     still: bool,
     /// Run your days in the live figures instead of the reference
