@@ -17,7 +17,7 @@ pub fn check(page: &Page, blocks: &[CodeBlock], problems: &mut Problems) {
         if !LANGUAGES.contains(&language) {
             let known = LANGUAGES.join(", ");
             let what = if language.is_empty() { "none" } else { language };
-            problems.add(at, format!("unknown language ({what}) for a code block: use one of {known}"));
+            problems.add(at, format!("unknown code language ({what}): use one of {known}"));
         }
         let body = &page.lines[block.body.clone()];
         let typed = body.iter().find(|l| l.at.file == at.file && !l.text.trim().is_empty());
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_language_without_highlighting_is_a_problem() {
-        assert!(problems("```elisp\n```")[0].starts_with("a.md:1: unknown language (elisp)"));
-        assert!(problems("```\n```")[0].starts_with("a.md:1: unknown language (none)"));
+        assert!(problems("```elisp\n```")[0].starts_with("a.md:1: unknown code language (elisp)"));
+        assert!(problems("```\n```")[0].starts_with("a.md:1: unknown code language (none)"));
     }
 }
