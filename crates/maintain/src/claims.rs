@@ -105,8 +105,8 @@ pub fn measure(repo: &Repo, engine: &Path, page: Option<&str>) -> Result<Sum> {
     Ok(sum)
 }
 
-/// Shell functions for the claims' commands. `decode` and `prefill` print the fastest of three runs,
-/// `bench` the fastest sample of two rounds.
+/// Shell functions for the claims' commands. `decode` and `prefill` print the fastest of three
+/// runs, `bench` the fastest sample of two rounds.
 const WORDS: &str = r#"
 engine() { "$CANDECODE" --stats "$@" 2>&1 >/dev/null; }
 fastest() { for _ in 1 2 3; do "$@"; done | sort -g | head -n 1; }
