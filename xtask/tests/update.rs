@@ -274,9 +274,7 @@ fn what_is_in_the_way_is_named_and_nothing_changes() {
     std::fs::remove_file(course.mine.path(DAY)).unwrap();
     let (_, err, _) = course.mine.say(&["update"]);
     assert!(
-        err.contains(
-            "src/day01_two.rs is missing: restore the stub with `cargo xtask reset day1`"
-        ),
+        err.contains("src/day01_two.rs is missing: restore the stub with `cargo xtask reset day1`"),
         "{err}"
     );
     course.mine.write(DAY, MINE);

@@ -139,9 +139,7 @@ fn included(
         }
     };
     let (&[kind, target] | &[kind, target, "docs"]) = &words[..] else {
-        return Err(format!(
-            "cannot parse {directive:?}: expected {{{{#include FILE:ANCHOR}}}}"
-        ));
+        return Err(format!("cannot parse {directive:?}: expected {{{{#include FILE:ANCHOR}}}}"));
     };
     let (file, part) = match target.split_once(':') {
         Some((file, part)) => (file, Some(part)),

@@ -260,7 +260,7 @@ fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> R
         cargo.args(["-Zbuild-std=std,panic_abort"]).env("RUSTC_BOOTSTRAP", "1");
         cargo.env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
     }
-    let status = cargo.status().context("cargo could not be started")?;
+    let status = cargo.status().context("cannot start cargo")?;
     if !status.success() {
         bail!("the live figures don't compile (`cargo xtask book --still` skips them)");
     }

@@ -116,9 +116,7 @@ fn undo(repo: &Repo, what: &str) -> Result<()> {
         copies.retain(|(date, _)| date == what);
     } else {
         let day = repo.day(what).map_err(|_| {
-            usage(format!(
-                "no day or copy `{what}`: `cargo xtask reset --undo` lists the copies"
-            ))
+            usage(format!("no day or copy `{what}`: `cargo xtask reset --undo` lists the copies"))
         })?;
         let path = day.src();
         let there = repo.root.join(&path).exists().then(|| repo.read_bytes(&path)).transpose()?;

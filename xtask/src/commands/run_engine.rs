@@ -14,8 +14,7 @@ use std::process::{Command, ExitCode};
 const FLAGS: &str = "\
 Builds and runs a program with the days you've written
 
-      --solution auto  your code for days you've finished, the reference for the others (the \
-default)
+      --solution auto  your code for days you've finished, the reference for others (default)
       --solution mine  your code for every day, written or not
       --solution ref   the reference for every day
       --mine DAYS      your code for exactly these days, such as 1,3; the reference for all others

@@ -169,10 +169,7 @@ fn merge(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
         if conflicts.is_empty() || !others.is_empty() {
             let _ = git(repo, &["merge", "--abort"]);
             put_back(repo, begun)?;
-            ensure!(
-                !others.is_empty(),
-                "{problem:#}\nThe course and your days are unchanged."
-            );
+            ensure!(!others.is_empty(), "{problem:#}\nThe course and your days are unchanged.");
             bail!(
                 "you and the course changed the same files: {}\nThe course and your days are \
                  unchanged. Undo your commits to these files, then try again",
