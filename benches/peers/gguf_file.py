@@ -1,8 +1,8 @@
-"""The weights of a folder as a GGUF file, made once, beside the system's temporary files.
+"""Converts a model folder's weights to a GGUF file, once, in the system's folder for temporary files.
 
-usage: python gguf_file.py MODEL_DIR f32|bf16|q8_0|q4_0       prints where it is
-A quantized one is made by llama.cpp's own function from the one in f32. A tied head becomes Q8_0 there, too: llama.cpp wants
-Q6_K for it, whose blocks of 256 do not divide SmolLM2's rows of 576.
+usage: python gguf_file.py MODEL_DIR f32|bf16|q8_0|q4_0       prints the file's path
+Quantized files are made from the f32 file by llama.cpp's own function. A tied head becomes Q8_0, because llama.cpp's
+first choice, Q6_K, has blocks of 256, which don't divide SmolLM2's rows of 576.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ import tempfile
 
 
 def quantize(source, out, dtype):
-    """A GGUF file quantized by llama.cpp (`llama_model_quantize`)."""
+    """Writes a GGUF file quantized by llama.cpp (`llama_model_quantize`)."""
     import llama_cpp as ll
 
     @ll.llama_log_callback
@@ -32,7 +32,7 @@ def quantize(source, out, dtype):
 
 
 def path_of(folder, dtype):
-    """The file; made if it is not there."""
+    """Returns the path of the GGUF file, after writing the file if it doesn't exist."""
     folder = pathlib.Path(folder).resolve()
     mark = hashlib.sha256(f"{folder} {(folder / 'config.json').stat().st_mtime}".encode()).hexdigest()[:12]
     path = pathlib.Path(tempfile.gettempdir()) / f"candecode-peer-{mark}-{dtype}.gguf"

@@ -1,7 +1,7 @@
-"""What llama.cpp says of a text, token by token, for `cargo xtask bench quality`.
+"""Writes llama.cpp's logits at every position of some texts, for `cargo xtask bench quality`.
 
-usage: python llamacpp_logits.py MODEL.gguf IDS.txt OUT       (a line of ids for each text, as 5,9,77)
-OUT gets the logits of all positions of all texts, f32, one behind the other.
+usage: python llamacpp_logits.py MODEL.gguf IDS.txt OUT       (a line of ids for each text, such as 5,9,77)
+OUT receives the f32 logits of all positions of all texts, one after another.
 """
 
 import ctypes
@@ -24,11 +24,11 @@ ll.llama_log_set(silent, ctypes.c_void_p(0))
 ll.llama_backend_init()
 model = ll.llama_model_load_from_file(path.encode(), ll.llama_model_default_params())
 if not model:
-    sys.exit(f"llama.cpp cannot read {path}")
+    sys.exit(f"llama.cpp can't load {path}")
 params = ll.llama_context_default_params()
 params.n_ctx = params.n_batch = params.n_ubatch = max(512, max(map(len, texts)))
 params.n_threads = params.n_threads_batch = int(os.environ.get("RAYON_NUM_THREADS", "0")) or os.cpu_count()
-# Keys and values as ours: f32, so that what differs is the weights' doing.
+# Keys and values in f32 (type 0), as in our engine, so that only the weights cause differences.
 params.type_k = params.type_v = 0
 context = ll.llama_init_from_model(model, params)
 vocab = ll.llama_vocab_n_tokens(ll.llama_model_get_vocab(model))

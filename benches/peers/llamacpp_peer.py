@@ -1,7 +1,8 @@
-"""One round of llama.cpp: prefill and decode of a batch of equal prompts, greedy, as one line of JSON.
+"""Runs one round of llama.cpp, greedy prefill and decode of a batch of equal prompts, and prints a line of JSON.
 
-usage: python llamacpp_peer.py MODEL_DIR BATCH NEW_TOKENS IDS DTYPE       (IDS as 5,9,77; DTYPE f32, bf16, q8_0 or q4_0)
-Needs what requirements.txt names. The weights are those of the folder, written once as GGUF (gguf_file.py); a loop of our own around llama_decode, with every row a sequence of its own.
+usage: python llamacpp_peer.py MODEL_DIR BATCH NEW_TOKENS IDS DTYPE       (IDS such as 5,9,77; DTYPE f32, bf16, q8_0 or q4_0)
+Needs the packages in requirements.txt. The folder's weights are converted to GGUF once (gguf_file.py). The loop around
+llama_decode is our own, and every row is a separate sequence.
 """
 
 import ctypes
@@ -30,7 +31,7 @@ ll.llama_log_set(silent, ctypes.c_void_p(0))
 ll.llama_backend_init()
 model = ll.llama_model_load_from_file(str(path).encode(), ll.llama_model_default_params())
 if not model:
-    sys.exit(f"llama.cpp cannot read {path}")
+    sys.exit(f"llama.cpp can't load {path}")
 threads = int(os.environ.get("RAYON_NUM_THREADS", "0")) or os.cpu_count()
 params = ll.llama_context_default_params()
 params.n_ctx = (len(prompt) + new) * batch + 64 * batch
@@ -43,7 +44,8 @@ tokens = ll.llama_batch_init(params.n_batch, 0, 1)
 
 
 def decode(rows):
-    """One pass over (token, position, sequence, whether its logits are wanted); the best token of each that is."""
+    """Runs one pass over rows of (token, position, sequence, whether its logits are wanted). Returns the most likely next
+    token after each row whose logits are wanted."""
     tokens.n_tokens = len(rows)
     for i, (token, position, sequence, wanted) in enumerate(rows):
         tokens.token[i], tokens.pos[i], tokens.logits[i] = token, position, wanted
@@ -66,6 +68,6 @@ def round_of(new):
     return prefill, time.perf_counter() - begun, made
 
 
-round_of(2)  # warm
+round_of(2)  # warm up
 prefill, seconds, made = round_of(new)
 print(json.dumps({"prefill_s": prefill, "decode_s": seconds, "tokens": made}))

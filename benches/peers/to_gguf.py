@@ -1,7 +1,7 @@
-"""A Llama folder as a GGUF file in f32 or bf16, with the names and metadata that llama.cpp expects.
+"""Converts a Llama folder to a GGUF file in f32 or bf16, with the names and metadata that llama.cpp expects.
 
 usage: python to_gguf.py MODEL_DIR OUT.gguf f32|bf16
-The tokenizer stays behind: the benchmark speaks in ids. Norms stay f32, as in llama.cpp's own converter.
+Leaves out the tokenizer, because the benchmark uses ids. Norms stay f32, as in llama.cpp's own converter.
 """
 
 import json
@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 
 def interleaved(t, heads):
-    """llama.cpp's RoPE turns neighbors where ours turns halves: the rows of each head are dealt out."""
+    """Reorders the rows of each head for llama.cpp's RoPE, which rotates adjacent pairs where ours rotates halves."""
     return t.reshape(heads, 2, t.shape[0] // heads // 2, t.shape[1]).transpose(1, 2).reshape(t.shape)
 
 

@@ -1,7 +1,7 @@
-"""transformers' own `generate`, for `cargo xtask compare --peer transformers`: a line of JSON for each prompt.
+"""Runs transformers' own `generate` and prints a line of JSON per prompt, for `cargo xtask compare --peer transformers`.
 
-Prompts one after another, in f32, with the seed set anew before each, as the command does. `generate` would add what
-`generation_config.json` asks for, and top_k=50: both are switched off, because the command implies nothing.
+Runs the prompts one after another in f32, and sets the seed before each, as the command does. By default, `generate`
+would apply `generation_config.json` and top_k=50. Both are turned off, because the command doesn't apply them either.
 """
 
 import argparse
@@ -34,7 +34,7 @@ model.generation_config = config
 
 
 class First:
-    """A streamer that notes when the first token came."""
+    """A streamer that records the time of the first token."""
 
     def __init__(self):
         self.calls, self.at = 0, None
@@ -48,7 +48,7 @@ class First:
         pass
 
 
-model.generate(torch.tensor([tokenizer(flags.prompt[0]).input_ids]), max_new_tokens=2)  # warm
+model.generate(torch.tensor([tokenizer(flags.prompt[0]).input_ids]), max_new_tokens=2)  # warm up
 for prompt in flags.prompt:
     ids = tokenizer(prompt, return_tensors="pt").input_ids
     torch.manual_seed(flags.seed)

@@ -1,8 +1,8 @@
-"""One round of transformers: prefill and decode of a batch of equal prompts, greedy, as one line of JSON.
+"""Runs one round of transformers, greedy prefill and decode of a batch of equal prompts, and prints a line of JSON.
 
-usage: python transformers_peer.py MODEL_DIR BATCH NEW_TOKENS IDS DTYPE       (IDS as 5,9,77; DTYPE f32 or bf16)
-Needs torch and transformers (pinned in requirements.txt). A loop of its own around `forward`, as ours: what
-`generate` does beside it is not measured.
+usage: python transformers_peer.py MODEL_DIR BATCH NEW_TOKENS IDS DTYPE       (IDS such as 5,9,77; DTYPE f32 or bf16)
+Needs torch and transformers (pinned in requirements.txt). Calls `forward` in a loop, as our engine does, so the
+overhead of `generate` isn't measured.
 """
 
 import json
@@ -35,6 +35,6 @@ def round_of(new):
     return prefill, decode, torch.cat(tokens, 1)[0].tolist()
 
 
-round_of(2)  # warm
+round_of(2)  # warm up
 prefill, decode, tokens = round_of(new)
 print(json.dumps({"prefill_s": prefill, "decode_s": decode, "tokens": tokens}))

@@ -1,5 +1,5 @@
-//! Day 10: the cost of the next token with and without a cache, and how far a sliding cache
-//! deviates from its window.
+//! Day 10: the cost of the next token with and without a cache, and how far a sliding cache's
+//! results are from those of its window.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::{logits, model, text, tokenizer};
@@ -44,9 +44,9 @@ pub fn report(times: &Times) -> Result<()> {
     }
     let lengths = [16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
     let mut plot = Plot::new(
-        "The time that the next token takes, against the length of the text, both axes \
-         logarithmic: without a cache it grows with every token, with one it stays almost flat, \
-         close to the ideal line at 1.",
+        "Time of the next token against the length of the text, on logarithmic axes. Without a \
+         cache, it grows with every token. With a cache, it stays almost flat, close to the ideal \
+         line at 1.",
         Axis::log("tokens in the text", (16.0, 512.0), &lengths),
         Axis::log(
             "time of the next token; 1 is the step with a cache after 16 tokens",
@@ -65,11 +65,11 @@ pub fn report(times: &Times) -> Result<()> {
     cliff()
 }
 
-/// Compares a sliding cache with the same window recomputed from scratch, token by token. Nothing
-/// is timed.
+/// Compares a sliding cache with the same window recomputed from scratch, token by token, and plots
+/// the difference.
 fn cliff() -> Result<()> {
     const WINDOW: usize = 64;
-    // The kernels sum in one order, so until the cache slides, the results are bit-identical.
+    // With plain operations. Until the cache slides, the results differ only by rounding.
     let model = load_model(&hub::locate("story-3m", false)?, DType::F32, &Device::Cpu)?;
     let prompt = tokenizer()?.encode("Lily and her dog")?.len();
     let ids = text(&*model, "Lily and her dog", 128)?;
@@ -87,22 +87,22 @@ fn cliff() -> Result<()> {
     let most = |points: &[(f64, f64)]| points.iter().map(|(_, y)| *y).fold(0.0, f64::max);
     let (first, rounding) = (after[0], most(before));
     println!(
-        "before the first slid token at most {rounding:.1e} apart, at it {:.2}, later at most \
-         {:.2}",
+        "largest difference in a logit: {rounding:.1e} before the cache slides, {:.2} at the first \
+         token after, {:.2} later",
         first.1,
         most(after)
     );
     let mut plot = Plot::new(
-        "The largest difference between the logits of a sliding cache and of the same window \
-         computed from scratch: about a millionth until 64 tokens, and near a half at the 65th \
-         and after it.",
+        "Largest difference between the logits of a sliding cache and those of the same window \
+         computed from scratch: about a millionth up to 64 tokens, and about one half from the \
+         65th on.",
         Axis::linear(
             "tokens in the text; the window is 64",
             (0.0, 130.0),
             &[0.0, 32.0, 64.0, 96.0, 128.0],
         ),
         Axis::log(
-            "largest difference of a logit, sliding cache against the last 64 tokens computed \
+            "largest difference in a logit, sliding cache against the last 64 tokens computed \
              from scratch",
             (1e-7, 10.0),
             &[1e-6, 1e-4, 1e-2, 1.0],
@@ -112,8 +112,8 @@ fn cliff() -> Result<()> {
     plot.upright(64.5);
     plot.dots("kept", before);
     plot.dots("dropped", after);
-    let words = format!("the first slid token: {:.2}", first.1);
+    let words = format!("first token after a slide: {:.2}", first.1);
     plot.words("left", (first.0, 1e-3), (14.0, 0.0), &words);
-    plot.words("right", (60.0, 3e-5), (0.0, 0.0), "nothing has slid: rounding");
+    plot.words("right", (60.0, 3e-5), (0.0, 0.0), "before any slide: rounding");
     plot.save("day10_cliff.svg")
 }

@@ -1,5 +1,5 @@
-//! Day 12: 32 new tokens for every row, against the number of rows. The rows have equal lengths, or
-//! very different ones.
+//! Day 12: the time for 32 new tokens in every row, against the number of rows. The rows have equal
+//! or very different lengths.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::{batch_cache, model, random, request, tokenizer};
@@ -12,7 +12,7 @@ use candle_core::Device;
 
 /// Numbers of rows in a batch.
 const SIZES: [usize; 6] = [1, 2, 4, 8, 16, 32];
-/// Numbers of rows in a single product.
+/// Numbers of rows in a single matrix product.
 const ROWS: [usize; 5] = [1, 2, 4, 8, 32];
 
 /// Returns prompts of 9 tokens each, or of 1 to 17 (9 on average).
@@ -34,8 +34,8 @@ pub fn measure(times: &mut Times) -> Result<()> {
             })?;
         }
     }
-    // One product, from 576 to 1536 as in SmolLM2-135M's MLP, with candle's operations and with the
-    // kit's kernel.
+    // One matrix product, from 576 to 1536 as in SmolLM2-135M's MLP, with candle's operations and
+    // with the fast kernel.
     let weight = Weight::new(random(&[1536, 576])?)?;
     for rows in ROWS {
         let x = random(&[rows, 576])?;
@@ -54,25 +54,25 @@ pub fn report(times: &Times) -> Result<()> {
         Ok(line.into_iter().map(|(rows, time)| (rows, rows * unit / time)).collect())
     };
     let (even, ragged) = (gains("even")?, gains("ragged")?);
-    println!("1 row: {:.0} tokens a second", 32.0 / unit);
+    println!("1 row: {:.0} tokens per second", 32.0 / unit);
     for ((rows, even), (_, ragged)) in even.iter().zip(&ragged) {
-        println!("{rows:2} rows: {even:5.2} times the tokens a second, ragged {ragged:5.2}");
+        println!("{rows:2} rows: {even:5.2} times the tokens per second, ragged {ragged:5.2}");
     }
     for kernels in ["plain", "fast"] {
         let line = times.line(kernels, &ROWS)?;
         let micros: Vec<String> =
             line.iter().map(|(_, time)| format!("{:.0}", time * 1e6)).collect();
-        println!("a product of 1, 2, 4, 8 and 32 rows, {kernels}, in µs: {}", micros.join(" "));
+        println!("product with 1, 2, 4, 8 and 32 rows, {kernels}, in µs: {}", micros.join(" "));
     }
     let ticks = SIZES.map(|rows| rows as f64);
     let mut plot = Plot::new(
-        "Tokens per second over all rows, against the number of rows, both axes logarithmic, \
-         beside the ideal line: more rows give more tokens, far below the ideal.",
+        "Tokens per second over all rows against the number of rows, on logarithmic axes, with \
+         the ideal line: more rows produce more tokens, but far fewer than the ideal.",
         Axis::log("rows in the batch", (1.0, 32.0), &ticks),
         Axis::log("tokens per second over all rows; 1 is a single row", (1.0, 32.0), &ticks),
     );
     plot.line("known", &[(1.0, 1.0), (32.0, 32.0)]);
-    plot.words("right", (16.0, 16.0), (-14.0, 0.0), "ideal: as many as rows");
+    plot.words("right", (16.0, 16.0), (-14.0, 0.0), "ideal: proportional to rows");
     plot.series("kept", &even);
     plot.words("", even[1], (0.0, 16.0), &format!("2 rows: {:.1}", even[1].1));
     let last = even[SIZES.len() - 1];

@@ -1,5 +1,5 @@
-//! Day 13: 64 new tokens without drafts, with free drafts at a fixed acceptance rate, and with real
-//! drafters.
+//! Day 13: the time for 64 new tokens without drafts, with free drafts at fixed acceptance rates,
+//! and with real drafters.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::{cache, model, request, text, text_of, tokenizer};
@@ -15,10 +15,10 @@ use candecode::kit::ProcessorInput;
 const PROMPT: &str = "Lily and her dog";
 const NEW: usize = 64;
 
-/// Percentages of free draft tokens that are right.
+/// Percentages of correct tokens in the free drafts.
 const RATES: [usize; 4] = [100, 80, 50, 0];
 
-/// Drafts from the known text, with enough tokens spoiled that only `right` in every 100 are right.
+/// Drafts from the known text, with some tokens replaced so that `right` in every 100 are correct.
 struct Knows {
     text: Vec<u32>,
     right: usize,
@@ -77,16 +77,16 @@ pub fn measure(times: &mut Times) -> Result<()> {
 pub fn report(times: &Times) -> Result<()> {
     let plain = times.of("plain")?;
     let mut plot = Plot::new(
-        "How many times as fast as plain decoding speculation is, against the number of drafted \
-         tokens, for drafters whose tokens are accepted always, in 80 or 50 of 100 cases, or \
-         never; and the ideal, K plus 1.",
+        "Speedup of speculative decoding over plain decoding against the number of drafted \
+         tokens, for drafters whose tokens are accepted always, 80 % of the time, 50 % of the \
+         time, or never, and the ideal, K plus 1.",
         Axis::linear(
             "K: tokens drafted before each pass",
             (1.0, 10.0), // leaves room for the labels next to the lines
             &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
         ),
         Axis::linear(
-            "times as fast as without drafts; drafts cost nothing here",
+            "speedup over decoding without drafts; drafts cost nothing here",
             (0.0, 5.0),
             &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0],
         ),

@@ -1,5 +1,5 @@
-//! Day 14: 128 new tokens without a block list, and with lists of 1 and 10,000 words, and the cost
-//! of a list before the first token.
+//! Day 14: the time for 128 new tokens without a block list and with lists of 1 and 10,000 words,
+//! and the time to build the lists' automata.
 
 use crate::shared::{model, request, text_of, tokenizer};
 use crate::times::Times;
@@ -9,8 +9,8 @@ use candecode::kit::LogitsProcessor;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Returns words of 6 to 10 letters that no story contains: each begins with a pair of consonants
-/// that no English word begins with.
+/// Returns words of 6 to 10 letters that no story contains: each starts with a pair of consonants
+/// that starts no English word.
 fn words(n: usize) -> Vec<String> {
     let letter = |i: usize| char::from(b'a' + (i % 26) as u8);
     let word = |i: usize| {
@@ -34,8 +34,8 @@ pub fn measure(times: &mut Times) -> Result<()> {
             times.measure(&format!("build_{n}"), rails)?;
         }
         times.samples(&format!("decode_{n}"), || {
-            // Each text starts with fresh rails, built before the clock starts, so that none
-            // profits from another text's cached results.
+            // Each text gets fresh rails, built before the clock starts, so that none benefits from
+            // results cached for another text.
             let mut request = request(&*model, &prompt, 128);
             for rail in rails()? {
                 request.processors.push(Rc::new(rail) as Rc<dyn LogitsProcessor>);
@@ -53,7 +53,7 @@ pub fn report(times: &Times) -> Result<()> {
     for n in [1, 10_000] {
         let more = 100.0 * (times.of(&format!("decode_{n}"))? / plain - 1.0);
         let build = times.of(&format!("build_{n}"))?;
-        println!("{n:5} words: a token takes {more:+.1} % more; {build:.2} s to build");
+        println!("{n:5} words: {more:+.1} % time per token; {build:.2} s to build");
     }
     Ok(())
 }

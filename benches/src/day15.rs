@@ -89,7 +89,7 @@ pub fn report(times: &Times) -> Result<()> {
         let mean = rows.iter().sum::<usize>() as f64 / rows.len() as f64;
         println!("{name}: {tokens} tokens in {} decoding passes of {mean:.2} rows", rows.len());
     }
-    println!("tokens a second, continuous / static: {ratio:.2}");
+    println!("tokens per second, continuous / static: {ratio:.2}");
     plot::save("day15_throughput.svg", &bars(&fixed, &running, ratio))
 }
 

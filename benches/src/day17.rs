@@ -1,5 +1,5 @@
-//! Day 17: products at the sizes of SmolLM2-135M's matrices, with a simple loop, several running
-//! sums, threads, the fast kernel, and candle's.
+//! Day 17: matrix products at the sizes of SmolLM2-135M's matrices, with a simple loop, several
+//! running sums, threads, the fast kernel, and candle's kernel.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::random;
@@ -68,7 +68,7 @@ fn one_dtype<W: Stored + WithDType>(
 }
 
 pub fn report(times: &Times) -> Result<()> {
-    println!("microseconds, and the share of the fast kernel's speed");
+    println!("microseconds, and speed relative to the fast kernel");
     for (name, inner, out) in MATRICES {
         for dtype in [DType::F32, DType::BF16].map(|dtype| dtype.as_str()) {
             let time =
@@ -95,16 +95,16 @@ pub fn report(times: &Times) -> Result<()> {
     let (mine, kit) = (millis("threads", &VECTORS)?, millis("kit", &VECTORS)?);
     let (simple, sums) = (millis("loop", &[1])?[0], millis("sums", &[1])?[0]);
     let mut plot = Plot::new(
-        "Milliseconds of a product with the head of SmolLM2-135M in f32, against the number of \
-         vectors, both axes logarithmic: a simple loop is slowest, several running sums are much \
-         faster, and two threads faster still; up to four vectors take little longer than one.",
+        "Milliseconds for a product with SmolLM2-135M's head in f32 against the number of \
+         vectors, on logarithmic axes: a simple loop is slowest, several running sums are much \
+         faster, and two threads are faster still. Up to four vectors take little longer than one.",
         Axis::log(
-            "vectors that are multiplied at once",
+            "vectors multiplied at once",
             (1.0, 12.0), // leaves room for the labels next to the lines
             &VECTORS.map(|n| n as f64),
         ),
         Axis::log(
-            "milliseconds of a product, 576 to 49,152 in f32",
+            "milliseconds for a product, 576 to 49,152 in f32",
             (2.0, 100.0),
             &[2.0, 5.0, 10.0, 20.0, 50.0, 100.0],
         ),

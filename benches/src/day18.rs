@@ -1,6 +1,6 @@
-//! Day 18: one layer of attention in SmolLM2-135M's shape (9 heads on 3, 64 wide) against the
-//! context length, for a single new token and for a whole prompt. Compares plain tensor operations
-//! (day 4), tiles (day 18), and the fast kernel.
+//! Day 18: one layer of attention in SmolLM2-135M's shape (9 query heads on 3 KV heads, 64 wide)
+//! against the context length, for a single new token and for a whole prompt. Compares plain tensor
+//! operations (day 4), tiles (day 18), and the fast kernel.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::random;
@@ -41,7 +41,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
 }
 
 pub fn report(times: &Times) -> Result<()> {
-    println!("a new token, in µs: plain, in tiles, the fast kernel");
+    println!("a new token, in µs: plain, tiled, fast kernel");
     for all in CONTEXTS {
         let micros = |kind| anyhow::Ok(1e6 * times.of(&format!("decode_{kind}_{all}"))?);
         let [plain, tiled, kit] = ["plain", "tiled", "kit"].map(micros);
@@ -52,7 +52,7 @@ pub fn report(times: &Times) -> Result<()> {
         Ok(line.into_iter().map(|(new, seconds)| (new, 1e3 * seconds)).collect())
     };
     let (plain, tiled, kit) = (millis("plain")?, millis("tiled")?, millis("kit")?);
-    println!("a prompt, in ms: plain, in tiles, the fast kernel; its scores: plain, in tiles");
+    println!("a prompt, in ms: plain, tiled, fast kernel; memory for its scores: plain, tiled");
     let threads = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok());
     // One tile per thread.
     let tiles = threads.unwrap_or(1) * HEADS / KV_HEADS * BLOCK * TILE * size_of::<f32>();
@@ -63,10 +63,10 @@ pub fn report(times: &Times) -> Result<()> {
         println!("{new:6} tokens: {plain:8.1} {tiled:8.1} {kit:8.1}; {scores}, {tiles}");
     }
     let mut plot = Plot::new(
-        "The time that the attention of one layer takes, against the length of the prompt, both \
-         axes logarithmic: by plain tensor operations, in tiles, and by the fast kernel. \
-         All grow with the square of the prompt; at its end the plain ones are the slowest.",
-        Axis::log("tokens of the prompt", (64.0, 8192.0), &[64.0, 256.0, 1024.0, 4096.0]),
+        "Time for one layer's attention against the length of the prompt, on logarithmic axes: \
+         with plain tensor operations, in tiles, and with the fast kernel. All grow with the \
+         square of the length. For long prompts, plain operations are slowest.",
+        Axis::log("tokens in the prompt", (64.0, 8192.0), &[64.0, 256.0, 1024.0, 4096.0]),
         Axis::log(
             "milliseconds for the attention of one layer",
             (0.01, 10_000.0),

@@ -1,9 +1,9 @@
-//! Day 19: the effect of quantizing on a text, measured with the day's own functions against the
-//! same model in f32.
+//! Day 19: the effect of quantization on a model's predictions and text, measured with the day's
+//! own functions against the same model in f32.
 //!
 //! The stories are evaluated with teacher forcing: every model sees the same tokens, regardless of
-//! its own predictions. All columns but the last are the same on every machine, up to the order of
-//! sums.
+//! its own predictions. All columns but the last are the same on every machine, except for rounding
+//! in sums.
 
 use crate::shared::{held_out_stories, log_probs, request, text_of};
 use crate::times::median;
@@ -29,7 +29,7 @@ use std::time::Instant;
 const GREEDY: usize = 200;
 const PROMPT: &str = "Once upon a time";
 
-/// The texts that every run evaluates, and the prompt that it continues.
+/// The stories that every run evaluates, and the prompt that it continues.
 struct Texts {
     tokenizer: Tokenizer,
     stories: Vec<Vec<u32>>,
@@ -44,7 +44,7 @@ struct Run<'a> {
     new_cache: &'a dyn Fn() -> Box<dyn Cache>,
 }
 
-/// The results of a run: its predictions for the stories, and a text of its own.
+/// The results of a run: its predictions for the stories, and its own text.
 struct Read {
     /// Log probabilities of all tokens, for each position of each story.
     log_probs: Vec<Vec<Vec<f32>>>,
@@ -54,7 +54,7 @@ struct Read {
     step: f64,
 }
 
-/// Prints the chapter's block and scales, then the table.
+/// Prints the block and the scales that the chapter shows, then the table.
 pub fn measure(args: &Args) -> Result<()> {
     let ops = operations::choose(None, &Device::Cpu);
     let path = hub::locate(args.model(), false)?;
@@ -155,8 +155,8 @@ impl Run<'_> {
     }
 }
 
-/// Quantizes every matrix of a model with day 19's own functions, in the layout of the kernels. A
-/// tied head becomes Q8_0.
+/// Quantizes every matrix of a model with the given function, in the kernels' layout. A tied head
+/// becomes Q8_0.
 fn quantize(
     model: &mut Transformer,
     quantize: fn(&Tensor) -> Result<QuantizedMatrix>,
@@ -175,7 +175,7 @@ fn quantize(
     Ok(())
 }
 
-/// Quantizes a matrix to Q4_0 with the function of the day's challenge.
+/// Quantizes a matrix to Q4_0 with the function from the day's challenge.
 fn closer_matrix(matrix: &Tensor) -> Result<QuantizedMatrix> {
     let (out, inner) = matrix.dims2()?;
     let mut bytes = vec![];
@@ -242,7 +242,7 @@ fn matrices(model: &mut Transformer) -> Result<Vec<&mut Weight>> {
         let (SelfAttention::Grouped(attention), Mlp::Swiglu { gate_proj, up_proj, down_proj }) =
             (&mut layer.attention, &mut layer.mlp)
         else {
-            bail!("only models of the families llama, qwen2 and qwen3 are measured here")
+            bail!("this benchmark supports only the families llama, qwen2 and qwen3")
         };
         let (q, k) = (&mut attention.q_proj, &mut attention.k_proj);
         let (v, o) = (&mut attention.v_proj, &mut attention.o_proj);

@@ -1,4 +1,4 @@
-//! Day 21: day 15's requests in a cache of a given number of positions, as one rectangle and in
+//! Day 21: day 15's requests in a cache with a fixed number of positions, as one rectangle and in
 //! pages.
 
 use crate::shared::{model, request, tokenizer};
@@ -11,7 +11,7 @@ use candecode::day15_scheduler::Scheduler;
 use candecode::day21_pages::{PagedBatch, PagedCache};
 use candecode::kit::{Batch, Model, Tokenizer};
 
-/// Positions of the cache.
+/// Number of positions in the cache.
 const POSITIONS: usize = 512;
 /// The block sizes to compare.
 const BLOCK_SIZES: [usize; 3] = [4, 16, 64];
@@ -21,7 +21,7 @@ const BLOCK_SIZES: [usize; 3] = [4, 16, 64];
 struct Sums {
     passes: usize,
     running: usize,
-    /// Positions taken by the running sequences, padding and empty slots included.
+    /// Positions taken by the running sequences, including padding and empty slots.
     taken: usize,
     /// Positions that hold a token.
     used: usize,
@@ -49,7 +49,7 @@ impl Sums {
     }
 }
 
-/// Serves the mix with day 15's scheduler, whose rows all take as many positions as the longest.
+/// Serves the mix with day 15's scheduler, where every row takes as many positions as the longest.
 fn rectangle(model: &dyn Model, tokenizer: &Tokenizer) -> Result<Sums> {
     let layers = model.config().num_hidden_layers;
     let new_cache = Box::new(move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>);
@@ -73,8 +73,8 @@ fn rectangle(model: &dyn Model, tokenizer: &Tokenizer) -> Result<Sums> {
     Ok(sums)
 }
 
-/// Serves the mix from a pool of blocks. A sequence starts as soon as there are blocks for all it
-/// may become.
+/// Serves the mix from a pool of blocks. A sequence starts as soon as there are enough blocks for
+/// its maximum length.
 fn pages(model: &dyn Model, tokenizer: &Tokenizer, block_size: usize) -> Result<Sums> {
     let blocks = POSITIONS / block_size;
     let cache = PagedCache::new(model.config().num_hidden_layers, blocks, block_size)?;
@@ -126,7 +126,7 @@ pub fn report(times: &Times) -> Result<()> {
     }
     for block_size in BLOCK_SIZES {
         let ratio = times.of("rectangle")? / times.of(&format!("blocks of {block_size}"))?;
-        println!("tokens a second, blocks of {block_size} / rectangle: {ratio:.2}");
+        println!("tokens per second, blocks of {block_size} / rectangle: {ratio:.2}");
     }
     Ok(())
 }

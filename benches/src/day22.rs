@@ -1,5 +1,5 @@
-//! Day 22: 32 conversations that begin with the same system prompt, each computed from its start,
-//! and with shared prefixes.
+//! Day 22: 32 conversations that start with the same system prompt, without and with shared
+//! prefixes.
 
 use crate::shared::{model, request, tokenizer};
 use crate::times::{median, shown, Times};
@@ -11,11 +11,11 @@ use candecode::kit::{Model, Token, Tokenizer};
 use std::time::Instant;
 
 const CONVERSATIONS: usize = 32;
-/// Tokens of the system prompt, which is the same in all of them.
+/// Tokens in the system prompt, which all conversations share.
 const SYSTEM: u32 = 384;
-/// Tokens of a question, different in each conversation.
+/// Tokens in a question. Each conversation has its own questions.
 const QUESTION: u32 = 8;
-/// Tokens of an answer.
+/// Tokens in an answer.
 const ANSWER: usize = 48;
 const BLOCKS: usize = 1024;
 const BLOCK_SIZE: usize = 16;
@@ -55,21 +55,21 @@ impl<'a> Runs<'a> for PrefixBatch<'a> {
     }
 }
 
-/// How the prompts of one turn were served.
+/// The results of one turn of all conversations.
 #[derive(Default)]
 struct Turn {
     /// Seconds until each conversation's first token.
     waits: Vec<f64>,
-    /// Prompt tokens.
+    /// Number of prompt tokens.
     asked: usize,
-    /// The number of them that were computed.
+    /// Number of prompt tokens that were computed.
     computed: usize,
-    /// The largest number of blocks in use.
+    /// Maximum number of blocks in use.
     blocks: usize,
 }
 
-/// Serves one turn of all conversations. One more arrives before each step, until all of them run.
-/// Afterwards each text has its answer and the next question.
+/// Serves one turn of all conversations. Before each step, one more arrives, until all of them are
+/// running. Appends the answer and the next question to each text.
 fn turn<'a>(
     batch: &mut dyn Runs<'a>,
     (model, tokenizer): (&'a dyn Model, &'a Tokenizer),
@@ -107,12 +107,13 @@ fn turn<'a>(
     Ok(turn)
 }
 
-/// Tokens that differ between conversations.
+/// Returns the tokens of a question, which differ between conversations.
 fn question(i: u32) -> impl Iterator<Item = u32> {
     (0..QUESTION).map(move |at| 300 + 37 * i + at)
 }
 
-/// Serves two turns: with day 21's batch if `salts` is 0, else with that many salts.
+/// Serves two turns: with day 21's batch if `salts` is 0, otherwise with day 22's and that many
+/// salts.
 fn serve(model: &dyn Model, tokenizer: &Tokenizer, salts: usize) -> Result<[Turn; 2]> {
     let system: Vec<u32> = (300..300 + SYSTEM).collect();
     let mut texts: Vec<Vec<u32>> = (0..CONVERSATIONS as u32)
@@ -128,7 +129,7 @@ fn serve(model: &dyn Model, tokenizer: &Tokenizer, salts: usize) -> Result<[Turn
     Ok([first, second])
 }
 
-/// The ways to serve them, each with its number of salts.
+/// The ways to serve the conversations, with the number of salts for each.
 const WAYS: [(&str, usize); 3] = [("day 21", 0), ("day 22", 1), ("day 22, 8 salts", 8)];
 
 pub fn measure(times: &mut Times) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Day 23: the longest gap between two tokens of running texts while a long prompt arrives, and a
-//! pool with too few blocks.
+//! Day 23: the longest gap between two tokens of a running text while a long prompt is served, and
+//! the cost of a pool with too few blocks.
 
 use crate::shared::{model, request, tokenizer};
 use crate::times::Times;
@@ -14,25 +14,25 @@ use candecode::kit::{Batch, Model, SchedulerInterface, Tokenizer};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Texts that run when the long prompt arrives.
+/// Number of texts that are running when the long prompt arrives.
 const RUNNING: usize = 4;
-/// Tokens of the long prompt.
+/// Tokens in the long prompt.
 const LONG: usize = 1000;
 /// Token budgets to compare.
 const BUDGETS: [usize; 3] = [512, 128, 32];
-/// Runs of each; the best one counts.
+/// Number of runs for each measurement. The best one counts.
 const RUNS: usize = 3;
 
-/// What readers wait for, in seconds.
+/// The waiting times, in seconds.
 struct Waits {
     /// The longest gap between two tokens of a running text.
     gap: f64,
-    /// From the arrival of the long prompt to its first token.
+    /// The time from the arrival of the long prompt to its first token.
     first: f64,
 }
 
-/// Runs a few short texts, sends the long prompt when each has eight tokens, and watches until its
-/// first token is there.
+/// Runs a few short texts, submits the long prompt once they have eight tokens each, and measures
+/// until its first token arrives.
 fn watch<'a>(model: &dyn Model, scheduler: &mut dyn SchedulerInterface<'a>) -> Result<Waits> {
     let submit = |scheduler: &mut dyn SchedulerInterface<'a>, id: usize, len: usize| {
         let prompt: Vec<u32> = (0..len).map(|i| 300 + (id + i * 7) as u32 % 1000).collect();
@@ -67,10 +67,10 @@ fn watch<'a>(model: &dyn Model, scheduler: &mut dyn SchedulerInterface<'a>) -> R
     }
 }
 
-/// The waits under day 15's scheduler.
+/// Measures the waits with day 15's scheduler.
 ///
-/// The first token comes with the prefill, but the running texts get theirs after it: the pass that
-/// follows is part of the gap.
+/// The prefill returns the prompt's first token, but the running texts get their next tokens only
+/// in the pass after it, which therefore counts toward the gap.
 fn whole(model: &dyn Model, tokenizer: &Tokenizer) -> Result<Waits> {
     let layers = model.config().num_hidden_layers;
     let new_cache = Box::new(move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>);
@@ -82,26 +82,26 @@ fn whole(model: &dyn Model, tokenizer: &Tokenizer) -> Result<Waits> {
     Ok(waits)
 }
 
-/// The waits under today's scheduler.
+/// Measures the waits with day 23's scheduler.
 fn pieces(model: &dyn Model, tokenizer: &Tokenizer, budget: usize) -> Result<Waits> {
     let cache = PagedCache::new(model.config().num_hidden_layers, 128, 16)?;
     let limits = Limits { max_num_batched_tokens: budget, max_num_seqs: RUNNING + 1 };
     watch(model, &mut TokenScheduler::new(model, tokenizer, cache, None, limits)?)
 }
 
-/// What it took to serve the mix from a pool.
+/// The results and the cost of serving the mix from a pool.
 struct Served {
-    /// The most blocks in use at a time.
+    /// Maximum number of blocks in use.
     most: usize,
     steps: usize,
     preemptions: usize,
-    /// Tokens computed, those computed again included.
+    /// Number of tokens computed, including those computed again.
     computed: usize,
     /// The tokens of each text.
     texts: BTreeMap<usize, Vec<u32>>,
 }
 
-/// Serves the mix of day 15 from a pool of blocks of 16.
+/// Serves day 15's mix from a pool of blocks with 16 positions each.
 fn serve(
     model: &dyn Model,
     tokenizer: &Tokenizer,
@@ -133,7 +133,7 @@ fn serve(
     Ok(served)
 }
 
-/// Returns the best waits of several runs.
+/// Returns the shortest waits of several runs.
 fn best(mut run: impl FnMut() -> Result<Waits>) -> Result<Waits> {
     let mut best = run()?;
     for _ in 1..RUNS {
@@ -144,8 +144,8 @@ fn best(mut run: impl FnMut() -> Result<Waits>) -> Result<Waits> {
     Ok(best)
 }
 
-/// Measures nothing that is repeated: see `report`.
-#[expect(clippy::unnecessary_wraps, reason = "the table of days wants a result")]
+/// Does nothing. [`report`] measures everything, without rounds.
+#[expect(clippy::unnecessary_wraps, reason = "the table of days needs a result")]
 pub fn measure(_times: &mut Times) -> Result<()> {
     Ok(())
 }
@@ -156,7 +156,7 @@ pub fn report(_times: &Times) -> Result<()> {
     few_blocks()
 }
 
-/// Prints the waits, with the whole prompt at once and in pieces.
+/// Prints the waits, with the prompt computed at once and in pieces.
 fn gaps() -> Result<()> {
     let (model, tokenizer) = (model("random-135m")?, tokenizer()?);
     println!(
@@ -173,7 +173,7 @@ fn gaps() -> Result<()> {
     Ok(())
 }
 
-/// Prints what it takes to serve day 15's requests with fewer and fewer blocks.
+/// Prints the cost of serving day 15's requests with fewer and fewer blocks.
 fn few_blocks() -> Result<()> {
     let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
     let full = serve(&*model, &tokenizer, 1000, false)?;

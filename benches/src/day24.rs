@@ -1,5 +1,5 @@
-//! Day 24: the cost of a pass over a tree and of drafting one, and whether speculation pays with
-//! them.
+//! Day 24: the cost of a pass over a draft tree, the cost of drafting one, and the speedup from
+//! both.
 
 use crate::shared::{request, text, text_of, tokenizer};
 use crate::times::Times;
@@ -32,12 +32,12 @@ const ROWS: [(&str, &[&[usize]]); 2] = [
     ("story-230k", &[&[1, 1, 1, 1], &[2, 1], &[2, 1, 1, 1], &[3, 2, 1, 1]]),
 ];
 
-/// Formats a shape as `--draft-tree` takes it.
+/// Formats a shape for `--draft-tree`, such as `2x1`.
 fn named(shape: &[usize]) -> String {
     shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
 }
 
-/// The target, its heads and the small model.
+/// The target, its Medusa heads, and the small model.
 struct Models {
     target: Transformer,
     heads: MedusaHeads,
@@ -72,7 +72,8 @@ impl Models {
         })
     }
 
-    /// Decodes the text with these trees. Returns the counts, and the seconds that drafting took.
+    /// Generates the text with trees of this shape. Returns the counts, and the seconds spent on
+    /// drafting.
     fn decode(&self, name: &str, shape: &[usize]) -> Result<(Counts, f64)> {
         let target = Watched::new(&self.target, String::new(), || false);
         let tokenizer = tokenizer()?;
@@ -88,7 +89,7 @@ impl Models {
     }
 }
 
-/// A drafter with a stopwatch.
+/// A drafter that measures the time spent on drafting.
 struct Timed<'a> {
     drafter: Box<dyn TreeDrafter + 'a>,
     spent: Rc<Cell<f64>>,
@@ -109,7 +110,7 @@ impl TreeDrafter for Timed<'_> {
     }
 }
 
-/// A full tree of this shape.
+/// Returns a full tree of this shape.
 fn full(shape: &[usize]) -> DraftTree {
     let mut tree = DraftTree::new(5);
     let mut level = vec![0];
@@ -158,9 +159,9 @@ pub fn report(times: &Times) -> Result<()> {
     let models = Models::open()?;
     let (pass, plain) = (times.of("pass_1")?, times.of("plain")?);
     println!(
-        "story-3m, a pass of 1 token after {PAST}: {:.0} µs, which is 1 below. c: a pass over n \
-         tokens. d: a draft. t: tokens per pass. Then the gain by t / (c + d), and by the clock, \
-         over {NEW} tokens",
+        "story-3m: a pass over 1 token after {PAST} takes {:.0} µs, the unit below. c: a pass over \
+         n tokens. d: a draft. t: tokens per pass. Speedup over {NEW} tokens by the formula \
+         t / (c + d), and by the clock",
         1e6 * pass
     );
     println!(

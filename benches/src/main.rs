@@ -1,5 +1,5 @@
 //! Measures the reference: the days, the whole engine, its quality, this machine, and the server
-//! under load. Started by `cargo xtask bench`, whose help says the same.
+//! under load. `cargo xtask bench` runs this program.
 
 mod day10;
 mod day12;
@@ -34,55 +34,55 @@ use times::Times;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measures the reference, and draws the plots of the book.
+/// Measures the reference and draws the book's plots.
 #[derive(Parser, Clone)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 struct Args {
-    /// A day, such as day10 (default: every day that has a benchmark), or one of these. parts: the
-    /// functions of days 0 to 6 alone; paged: attention over blocks of a cache; engine: whole runs;
-    /// roofline: this machine, and day 16's predictions for it; day19: what quantized weights cost
-    /// a text; quality: the same for the kernels, with --python next to llama.cpp; serve: a load on
-    /// the server
+    /// A day that has a benchmark, such as day10 (default: all of them except day19), or one of
+    /// these. parts: the functions of days 0 to 6, one by one; paged: attention over blocks of a
+    /// cache; engine: the whole engine; roofline: this machine, and day 16's predictions for it;
+    /// day19: the effect of quantized weights on predictions; quality: the same with the fast
+    /// kernels, and with --python in llama.cpp; serve: the server under load
     what: Option<String>,
-    /// Rounds to measure; the fastest one counts
+    /// Number of rounds; the fastest one counts (for engine, the median)
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=20))]
     rounds: u8,
-    /// Only this measurement of a day or of the parts; prints its nanoseconds
+    /// Only this measurement of a day, parts or paged; prints nanoseconds
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// The model of engine, day19, quality and serve [default: story-3m]; for roofline, one in
-    /// addition to story-3m and random-135m
+    /// The model for engine, day19, quality and serve [default: story-3m]; for roofline, an
+    /// additional model besides story-3m and random-135m
     #[arg(long)]
     model: Option<String>,
-    /// Also measure candle-transformers, transformers and llama.cpp, where this machine has them
+    /// Also measure candle-transformers, transformers and llama.cpp, if they're installed
     #[arg(long)]
     peers: bool,
-    /// A Python with what benches/peers/requirements.txt names
+    /// A Python with the packages in benches/peers/requirements.txt
     #[arg(long)]
     python: Option<String>,
-    /// llama.cpp's llama-server, to compare with ours
+    /// llama.cpp's llama-server, to compare with our server
     #[arg(long, value_name = "PROGRAM", requires = "gguf")]
     llama_server: Option<PathBuf>,
-    /// The model of bench serve as a GGUF file, for llama-server
+    /// The model for `bench serve` as a GGUF file, for llama-server
     #[arg(long, value_name = "FILE")]
     gguf: Option<PathBuf>,
-    /// About how many requests each load of `bench serve` consists of, and at least two per client
-    /// and ten seconds of arrivals; a 99th percentile needs a few hundred
+    /// Approximate number of requests in each load of `bench serve`, which has at least two per
+    /// client, and ten seconds of arrivals; a 99th percentile needs a few hundred
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
     requests: usize,
-    /// How many tokens `bench quality` reads
+    /// Number of tokens that `bench quality` reads
     #[arg(long, value_name = "N", default_value_t = 2000)]
     #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(2..))]
     tokens: usize,
-    /// A text of your own for `bench quality`, read in one pass
+    /// Your own text for `bench quality`, read in one pass
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
-    /// Where the engine or the server runs: cpu, metal or cuda
+    /// Device for engine and serve: cpu, metal or cuda
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Write what the engine or the server did, or the roofline, into the book
+    /// Save the results of engine, serve or roofline in the book
     #[arg(long, conflicts_with = "only")]
     save: bool,
     /// One run of the engine in this process, as JSON
@@ -96,7 +96,7 @@ impl Args {
     }
 }
 
-/// A day's benchmark: its number, the function that measures, and the one that prints and draws the
+/// A day's benchmark: its number, the function that measures, and the one that prints and plots the
 /// results.
 type Day = (u32, fn(&mut Times) -> Result<()>, fn(&Times) -> Result<()>);
 
@@ -134,11 +134,11 @@ fn run(args: &Args) -> Result<()> {
         let has_device = matches!(args.what.as_deref(), Some("engine" | "serve"));
         ensure!(
             has_device,
-            "--device is for engine and serve: the others measure the CPU's kernels"
+            "--device works with engine and serve; the others measure the CPU's kernels"
         );
-        ensure!(!args.save, "the book prints what was measured on the CPU: leave --save out");
+        ensure!(!args.save, "the book shows only measurements on the CPU: omit --save");
     }
-    eprintln!("Close other programs: their work is measured, too.");
+    eprintln!("Close other programs, because they affect the measurements.");
     match args.what.as_deref() {
         None => DAYS.iter().try_for_each(|day| measure(args, day.1, day.2)),
         Some("parts") => measure(args, parts::measure, |times| {
@@ -156,9 +156,9 @@ fn run(args: &Args) -> Result<()> {
             match DAYS.iter().find(|day| number == day.0.to_string()) {
                 Some(day) => measure(args, day.1, day.2),
                 None => bail!(
-                    "no benchmark of {what:?}: there are day10, day12, day13, day14, day15, day17, \
+                    "no benchmark {what:?}; choose day10, day12, day13, day14, day15, day17, \
                      day18, day19, day21, day22, day23, day24, parts, paged, engine, roofline, \
-                     quality and serve"
+                     quality or serve"
                 ),
             }
         }

@@ -1,5 +1,6 @@
-//! Decoding from a cache made of blocks against one buffer per sequence: one layer of attention in
-//! SmolLM2-135M's shape (9 heads on 3, 64 wide), for one sequence and for 32.
+//! Decoding from a cache made of blocks, compared with one buffer per sequence: one layer of
+//! attention in SmolLM2-135M's shape (9 query heads on 3 KV heads, 64 wide), for one sequence and
+//! for 32.
 
 use crate::shared::random;
 use crate::times::Times;
@@ -32,7 +33,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
             let pools = [(); 2].map(|()| random(&[blocks, KV_HEADS, BLOCK, WIDTH]));
             let [k_pool, v_pool] = pools;
             let (k_pool, v_pool) = (k_pool?, v_pool?);
-            // The blocks of a sequence are all over the pool. 7919 is a prime number.
+            // Scatter each sequence's blocks over the pool. 7919 is prime.
             let mut scattered = (0..blocks).map(|i| (i * 7919 % blocks) as u32);
             let mut sequence = || PagedSequence {
                 block_table: scattered.by_ref().take(all / BLOCK).collect(),
@@ -52,7 +53,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
 }
 
 pub fn report(times: &Times) -> Result<()> {
-    println!("one layer's attention of a new token per sequence, in µs: a buffer each, blocks");
+    println!("one layer's attention for a new token per sequence, in µs: buffers, blocks");
     for sequences in SEQUENCES {
         for all in CONTEXTS {
             let micros = |kind| anyhow::Ok(1e6 * times.of(&format!("{kind}_{sequences}_{all}"))?);

@@ -1,4 +1,4 @@
-//! The parts: each function of days 0 to 6 on its own, with plain tensor operations.
+//! The parts: functions of days 0 to 6, one by one, with plain tensor operations.
 
 use crate::shared::{random, root};
 use crate::times::Times;
@@ -75,7 +75,7 @@ fn day3(times: &mut Times) -> Result<()> {
     times.measure("parts_day3/swiglu", || swiglu(&x, &gate, &up, &down))
 }
 
-/// Measures day 4's grouped attention, and the same with each KV head first copied for its group.
+/// Measures day 4's grouped attention, with a view of each KV head and with copies for its group.
 fn day4(times: &mut Times) -> Result<()> {
     for (heads, kv_heads, width, new, seen) in
         [(6, 2, 32, 1, 256), (32, 8, 128, 1, 1024), (32, 8, 128, 1, 4096), (32, 8, 128, 64, 1024)]

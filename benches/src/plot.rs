@@ -1,4 +1,4 @@
-//! Plots of the measurements for the book: SVG in the house style, colored by classes.
+//! Plots of the measurements for the book: SVG in the house style, with classes instead of colors.
 
 use crate::shared::root;
 use anyhow::{Context as _, Result};
@@ -42,8 +42,8 @@ impl Axis {
     }
 }
 
-/// A plot of 720 by 330 units, with data in 70 … 690 by 40 … 270. A role, such as `kept`, is a
-/// class in the book's `figures.css`.
+/// A plot of 720 by 330 units. The data area is 70 to 690 by 40 to 270. A role, such as `kept`, is
+/// a class in the book's `figures.css`.
 pub struct Plot {
     svg: String,
     x: Axis,
@@ -142,7 +142,7 @@ pub fn tens(least: f64, most: f64) -> Vec<f64> {
     (low..=high).map(|n| 10f64.powi(n)).collect()
 }
 
-/// Opens a figure 720 units wide.
+/// Returns the opening tag of a figure that is 720 units wide.
 pub fn open(height: usize, label: &str) -> String {
     format!("<svg viewBox=\"0 0 720 {height}\" role=\"img\" aria-label=\"{label}\">\n")
 }

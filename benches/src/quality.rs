@@ -1,10 +1,10 @@
-//! The cost of quantized weights in the engine that readers run: the most likely token and the
-//! distribution at every position of some texts, compared with f32, and llama.cpp on the same
-//! files.
+//! The effect of quantized weights on the engine's predictions: compares the most likely token and
+//! the distribution at every position of some texts with those in f32, for our engine and for
+//! llama.cpp with the same files.
 //!
 //! The texts are evaluated with teacher forcing. With a Python that has the packages in
-//! `benches/peers/requirements.txt`, the files are llama.cpp's own; without, the weights are
-//! quantized here and llama.cpp is left out.
+//! `benches/peers/requirements.txt`, llama.cpp writes the files. Without one, our engine quantizes
+//! the weights, and llama.cpp is left out.
 
 use crate::engine::quantized_file;
 use crate::shared::{cache, held_out_stories, log_probs, root};
@@ -22,18 +22,18 @@ use std::io::{BufReader, Read as _};
 use std::path::Path;
 use std::process::Command;
 
-/// Tokens per piece of a page, short enough for every model.
+/// Tokens in each piece of a book page, short enough for every model.
 const PIECE: usize = 400;
 
-/// Some texts, and the f32 log probabilities at every position.
+/// Some texts, with the f32 log probabilities at every position.
 struct Texts {
     ids: Vec<Vec<u32>>,
     exact: Vec<Vec<Vec<f32>>>,
 }
 
 impl Texts {
-    /// Prints the deviation of predictions from f32, averaged over positions. `read` returns the
-    /// predictions for the next text.
+    /// Prints how much predictions deviate from f32, averaged over positions. `read` is called with
+    /// each text in order and returns the predictions for it.
     fn show(
         &self,
         name: &str,
@@ -66,7 +66,7 @@ impl Texts {
         std::fs::write(&ids, self.ids.iter().map(line).collect::<Vec<_>>().join("\n"))?;
         let mut command = Command::new(&script[0]);
         let said = command.args(&script[1..]).arg(file).arg(&ids).arg(&out).output();
-        let said = said.with_context(|| format!("{} could not be started", script[0]))?;
+        let said = said.with_context(|| format!("couldn't start {}", script[0]))?;
         let error = String::from_utf8_lossy(&said.stderr);
         ensure!(said.status.success(), "{} failed: {error}", script[1]);
         let mut logits = BufReader::new(File::open(&out)?);
@@ -94,7 +94,7 @@ pub fn measure(args: &Args) -> Result<()> {
     let most = read_config(&dir)?.max_position_embeddings;
     ensure!(
         args.text.is_none() || args.tokens <= most,
-        "--text is read in one pass, and {} has room for {most}: pass --tokens {most} or fewer",
+        "--text is read in one pass, but {} has room for only {most} tokens: use --tokens {most}",
         args.model()
     );
     let tokenizer = read_tokenizer(&dir)?;
@@ -107,7 +107,7 @@ pub fn measure(args: &Args) -> Result<()> {
     let texts = Texts { exact: ids.iter().map(read).collect::<Result<_>>()?, ids };
     drop(exact);
     let positions: usize = texts.ids.iter().map(Vec::len).sum();
-    println!("{}, {} texts, {positions} positions, beside f32", args.model(), texts.ids.len());
+    println!("{}, {} texts, {positions} positions, against f32", args.model(), texts.ids.len());
     println!("{:<21} {:>11} {:>10}", "weights", "same best", "mean KL");
     for (name, kind) in [("q8_0", QuantType::Q8_0), ("q4_0", QuantType::Q4_0)] {
         let Some(python) = &args.python else {
@@ -124,7 +124,7 @@ pub fn measure(args: &Args) -> Result<()> {
         let model = load_transformer(path, WeightFormat::AsStored, &Device::Cpu, &ops)?;
         texts.show_model(&format!("{kind}, candecode"), &model)?;
         drop(model);
-        // The remaining error when activations aren't quantized.
+        // The error that remains if activations aren't quantized.
         let widened = load_transformer(path, DType::F32, &Device::Cpu, &ops)?;
         texts.show_model(&format!("{kind}, f32 activations"), &widened)?;
         drop(widened);
@@ -134,8 +134,7 @@ pub fn measure(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Returns the stories followed by pages of the book, this many tokens in total, with the last text
-/// cut short.
+/// Returns the stories and then the pieces of a book page, cut off after `tokens` tokens.
 fn texts(tokenizer: &Tokenizer, tokens: usize) -> Result<Vec<Vec<u32>>> {
     let page = std::fs::read_to_string(root().join("book/src/day01_attention.md"))?;
     let mut texts = held_out_stories(tokenizer)?;
@@ -146,7 +145,7 @@ fn texts(tokenizer: &Tokenizer, tokens: usize) -> Result<Vec<Vec<u32>>> {
         left -= ids.len();
     }
     texts.retain(|ids| ids.len() > 1);
-    ensure!(left == 0, "--tokens {tokens}: there are {left} fewer to read");
+    ensure!(left == 0, "--tokens {tokens}: the texts have {left} fewer");
     Ok(texts)
 }
 

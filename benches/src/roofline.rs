@@ -25,7 +25,7 @@ const DRAWN: &str = "random-135m";
 /// Maximum number of times to measure a model while the probes disagree.
 const ATTEMPTS: usize = 4;
 
-/// Number of cached positions before a decoding step, and of tokens in a prompt.
+/// Number of cached positions before a decoding step, and number of tokens in the longer prompt.
 const PAST: usize = 128;
 const PROMPT: usize = 256;
 
@@ -39,7 +39,7 @@ struct Measured {
     seconds: f64,
 }
 
-/// Measures the roof, and the passes of each model under it.
+/// Measures the roof and each model's passes, and prints predictions next to the measurements.
 pub fn measure(args: &Args) -> Result<()> {
     let mut names = vec!["story-3m".to_string(), DRAWN.to_string()];
     names.extend(match &args.model {
@@ -49,8 +49,7 @@ pub fn measure(args: &Args) -> Result<()> {
     let found = probe(usize::MAX);
     println!("{}, weights f32", machine());
     println!(
-        "memory gives {:.1} GB/s, the processor does {:.0} GFLOP/s: balance {:.1} operations a \
-         byte",
+        "memory bandwidth {:.1} GB/s, peak {:.0} GFLOP/s, balance {:.1} operations per byte",
         found.bandwidth / 1e9,
         found.peak / 1e9,
         found.peak / found.bandwidth
@@ -66,7 +65,7 @@ pub fn measure(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Measures the peak, and the bandwidth of repeatedly reading this many bytes.
+/// Measures the peak, and the bandwidth when reading this many bytes repeatedly.
 fn probe(bytes: usize) -> Machine {
     Machine { bandwidth: kernels::bandwidth_of(bytes, 5), peak: kernels::peak_operations(8) }
 }
@@ -75,7 +74,8 @@ fn precision() -> Precision {
     Precision::new(DType::F32, DType::F32)
 }
 
-/// Returns the average of the probes before and after a model's passes, and the passes.
+/// Measures a model's passes between two probes, again if the probes disagree. Returns the average
+/// of the probes, and the passes.
 fn steady(model: &dyn Model) -> Result<(Machine, Vec<Measured>)> {
     let one = Pass::decode(1, PAST);
     let bytes = bytes_moved(model.config(), &one, &precision()).total() as usize;
@@ -92,7 +92,7 @@ fn steady(model: &dyn Model) -> Result<(Machine, Vec<Measured>)> {
         }
         if moved {
             eprintln!(
-                "The probes before and after differ by more than a tenth: this machine is busy."
+                "The probes before and after differ by more than a tenth; this machine is busy."
             );
         }
         let bandwidth = (before.bandwidth + after.bandwidth) / 2.0;
@@ -170,23 +170,23 @@ fn show(name: &str, model: &dyn Model, machine: &Machine, measured: &[Measured])
         );
     }
     match critical_batch(config, &precision(), machine) {
-        Some(rows) => println!("  products stop waiting for memory at {rows} rows"),
-        None => println!("  products wait for memory whatever the number of rows"),
+        Some(rows) => println!("  products are no longer memory-bound from {rows} rows"),
+        None => println!("  products are memory-bound with any number of rows"),
     }
 }
 
-/// Draws operations per second against operations per byte, both logarithmic: the roof and the
-/// measurements.
+/// Plots the roof and the measurements: operations per second against operations per byte, on
+/// logarithmic axes.
 fn draw(model: &dyn Model, machine: &Machine, measured: &[Measured]) -> Result<()> {
     let config = model.config();
     let (left, right) = (0.25, 256.0);
     let tens = tens(1.0, machine.peak / 1e9);
     let twos: Vec<f64> = (-2..=8).map(|n| 2f64.powi(n)).collect();
     let mut plot = Plot::new(
-        "Operations a second against operations a byte. The roof rises with the intensity as far \
-         as the peak and is flat from there. Decoding one row lies near its left end under the \
-         slope; with more rows it moves right and up; the prefill lies under the flat part.",
-        Axis::log("operations a byte", (left, right), &twos),
+        "Operations per second against operations per byte. The roof rises with the intensity up \
+         to the peak, and is flat from there. Decoding one row is near the left end, under the \
+         slope; with more rows, it moves right and up. Prefill is under the flat part.",
+        Axis::log("operations per byte", (left, right), &twos),
         Axis::log("GFLOP/s; random-135m in f32", (1.0, tens[tens.len() - 1]), &tens),
     );
     let roof = |x: f64| machine.attainable(x) / 1e9;

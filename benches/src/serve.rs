@@ -1,15 +1,15 @@
-//! A bounded load on our server and on llama.cpp's `llama-server`, in turn.
+//! Puts loads of limited length on our server and on llama.cpp's `llama-server`, in turn.
 //!
-//! There are four kinds of load. *Closed*: a fixed number of clients, each of which sends its next
-//! request as soon as it has its answer; this shows a server that is never idle. *Open*: requests
-//! arrive as a Poisson process at a fixed rate, whether or not earlier ones have finished; a server
-//! that is too slow falls behind, which shows in the time to the first token. *Shared*: a closed
-//! load in which all prompts begin alike, and both servers may keep what they have computed.
-//! *Long*: a few long prompts arrive while short texts are written; this shows the gaps between
-//! the tokens of the short ones.
+//! There are four kinds of load. *Closed*: a fixed number of clients each send their next request
+//! as soon as they have an answer. This shows a server that is never idle. *Open*: requests arrive
+//! as a Poisson process at a fixed rate, whether or not earlier ones have finished. A server that
+//! is too slow falls behind, which shows in the time to the first token. *Shared*: a closed load in
+//! which all prompts start with the same tokens, and both servers may cache them. *Long*: a few
+//! long prompts arrive while short texts are generated. This shows the gaps between tokens of the
+//! short texts.
 //!
 //! Except in the shared load, every request has its own prompt of random ids, so prompt caching
-//! doesn't help. All ask for the same number of tokens, so both servers do the same work.
+//! doesn't help. All requests want the same number of tokens, so both servers do the same work.
 
 use crate::plot::{self, tens, Axis, Plot};
 use crate::shared::{commit, machine, root};
@@ -27,30 +27,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Numbers of clients in the closed loads, and the requests that each sends at least.
+/// Numbers of clients in the closed loads, and the minimum number of requests from each.
 const CLIENTS: [usize; 2] = [8, 32];
 const REQUESTS: usize = 2;
-/// Requests per second in the open loads, and the seconds during which they arrive at least.
+/// Requests per second in the open loads, and the minimum time over which they arrive, in seconds.
 const RATES: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 const SECONDS: f64 = 10.0;
 /// Tokens in a prompt, the largest id in it, and tokens to generate per request.
 const PROMPT: usize = 64;
 const IDS: f32 = 2000.0;
 const NEW: usize = 48;
-/// Number of rows that both servers have room for.
+/// Number of rows that each server has room for.
 const ROWS: usize = 32;
-/// Clients of the long load: those with short prompts, and those with long ones.
+/// Numbers of clients in the long load with short prompts and with long ones.
 const SHORT: usize = 16;
 const LONG: usize = 4;
-/// Seconds of the long load before the first long prompt arrives.
+/// Seconds from the start of the long load until the long prompts arrive.
 const HEAD_START: f64 = 0.2;
 
 /// Sizes that depend on the model's context.
 #[derive(Clone, Copy)]
 struct Sizes {
-    /// Tokens that all prompts of the shared load begin with: 1,000, if half the context has room.
+    /// Tokens at the start of all prompts in the shared load: 1,000, or half the context if that's
+    /// less.
     shared: usize,
-    /// Tokens in a long prompt: 1,500, if the context has room.
+    /// Tokens in a long prompt: 1,500, or fewer if the context is shorter.
     long: usize,
 }
 
@@ -58,7 +59,7 @@ impl Sizes {
     /// Returns the sizes for a model.
     ///
     /// # Errors
-    /// If its config can't be read.
+    /// If the model's config can't be read.
     fn of(model: &str) -> Result<Self> {
         let config = hub::locate(model, false)?.join("config.json");
         let config = ModelConfig::from_json(&std::fs::read_to_string(config)?)?;
@@ -72,7 +73,7 @@ impl Sizes {
     }
 }
 
-/// A running server, which is stopped when this program ends.
+/// A running server. Stopped on drop.
 struct Server {
     name: &'static str,
     child: Child,
@@ -88,7 +89,7 @@ impl Drop for Server {
 
 /// The timing of one request.
 struct Took {
-    /// Seconds from when it was due to its first token.
+    /// Seconds from the time it was due until its first token.
     first: f64,
     /// Seconds between its tokens.
     gaps: Vec<f64>,
@@ -103,7 +104,7 @@ impl Took {
 
 /// The results of a load: tokens per second over all requests, and the median and 99th percentile
 /// of the time to the first token, of each request's average time between tokens, and of all gaps
-/// between two tokens, in milliseconds. Long prompts' requests don't count.
+/// between two tokens, in milliseconds. Only the throughput includes requests with long prompts.
 struct Figures {
     server: &'static str,
     load: Load,
@@ -118,7 +119,7 @@ struct Figures {
 enum Load {
     Closed(usize),
     Open(f64),
-    /// This many clients, whose prompts begin alike.
+    /// This many clients, whose prompts start with the same tokens.
     Shared(usize),
     /// A few long prompts amid short texts.
     Long,
@@ -131,8 +132,8 @@ pub fn measure(args: &Args) -> Result<()> {
     if let (Some(program), Some(gguf)) = (&args.llama_server, &args.gguf) {
         servers.push(llama(program, gguf, sizes)?);
     }
-    // Warm up: by the time anything counts, both servers have read their weights, started their
-    // threads, and touched all the memory they need.
+    // Warm up, so that both servers have read their weights, started their threads, and touched
+    // their memory before anything counts.
     for server in &servers {
         run(server, Load::Closed(ROWS), ROWS, 1, sizes)?;
     }
@@ -150,7 +151,7 @@ pub fn measure(args: &Args) -> Result<()> {
     );
     let mut all = Vec::new();
     for (number, load) in loads.enumerate() {
-        // The servers alternate, and so does the one that starts.
+        // The servers take turns going first.
         servers.reverse();
         let mut pair = Vec::new();
         for server in &servers {
@@ -209,7 +210,7 @@ fn ours(args: &Args) -> Result<Server> {
     let mut said = String::new();
     BufReader::new(server.child.stdout.take().context("no output")?).read_line(&mut said)?;
     let address = said.trim().strip_prefix("listening on ");
-    server.address = address.with_context(|| format!("our server says {said:?}"))?.to_string();
+    server.address = address.with_context(|| format!("our server printed {said:?}"))?.to_string();
     Ok(server)
 }
 
@@ -229,9 +230,9 @@ fn llama(program: &Path, gguf: &Path, sizes: Sizes) -> Result<Server> {
     let began = Instant::now();
     while ureq::get(format!("{}/health", server.address)).call().is_err() {
         if let Some(status) = server.child.try_wait()? {
-            bail!("{} ended ({status}); start it by hand to see why", program.display());
+            bail!("{} exited ({status}); start it yourself to see why", program.display());
         }
-        ensure!(began.elapsed() < Duration::from_secs(120), "llama-server does not get ready");
+        ensure!(began.elapsed() < Duration::from_secs(120), "llama-server isn't getting ready");
         std::thread::sleep(Duration::from_millis(100));
     }
     Ok(server)
@@ -239,20 +240,20 @@ fn llama(program: &Path, gguf: &Path, sizes: Sizes) -> Result<Server> {
 
 /// One client of a load.
 struct Client {
-    /// When its first request is due, in seconds from the start.
+    /// The time when its first request is due, in seconds from the start.
     due: f64,
-    /// Its requests. In the long load, a client with short prompts repeats until all long prompts
-    /// have their answers.
+    /// Its number of requests. In the long load, a client with short prompts sends more until all
+    /// long prompts are answered.
     requests: usize,
-    /// The tokens that its prompts begin with.
+    /// The tokens at the start of its prompts.
     prefix: Vec<u32>,
-    /// The number of tokens that it adds to them, different ones for each request.
+    /// The number of tokens after the prefix, which differ in each request.
     own: usize,
     is_long: bool,
 }
 
-/// Returns the clients of a load. Together they send about this many requests, and at least as many
-/// as the constants say.
+/// Returns the clients of a load. Together they send about `total` requests, but at least the
+/// minimum set by the constants.
 fn clients(load: Load, total: usize, random: &mut RequestRng, sizes: Sizes) -> Vec<Client> {
     let count = match load {
         Load::Closed(clients) | Load::Shared(clients) => clients,
@@ -301,7 +302,7 @@ fn run(server: &Server, load: Load, requests: usize, seed: u64, sizes: Sizes) ->
     let config = ureq::Agent::config_builder().proxy(None).max_idle_connections(0);
     let agent = config.timeout_global(Some(Duration::from_secs(600))).build().new_agent();
     let clients = clients(load, requests, &mut random, sizes);
-    // Long prompts whose answers are still to come.
+    // Number of long prompts without an answer yet.
     let left = Arc::new(AtomicUsize::new(clients.iter().filter(|client| client.is_long).count()));
     let may_keep = matches!(load, Load::Shared(_));
     let began = Instant::now();
@@ -318,7 +319,7 @@ fn run(server: &Server, load: Load, requests: usize, seed: u64, sizes: Sizes) ->
                 std::thread::sleep(due.saturating_sub(began.elapsed()));
                 let answer = ask(&agent, &url, &prompt, may_keep, began, due);
                 if client.is_long {
-                    left.fetch_sub(1, Ordering::Relaxed); // also if it failed
+                    left.fetch_sub(1, Ordering::Relaxed); // even if it failed
                     return Ok(vec![(true, answer?)]);
                 }
                 took.push((false, answer?));
@@ -346,8 +347,8 @@ fn run(server: &Server, load: Load, requests: usize, seed: u64, sizes: Sizes) ->
     })
 }
 
-/// Sends a request and reads the stream to its end. Time counts from when the request was due.
-/// `may_keep`: the server may use what it has computed for earlier prompts.
+/// Sends a request and reads the stream to its end. Measures from the time the request was due.
+/// `may_keep`: the server may reuse what it computed for earlier prompts.
 fn ask(
     agent: &ureq::Agent,
     url: &str,
@@ -360,7 +361,7 @@ fn ask(
     let body = json!({
         "model": "model", "prompt": prompt, "max_tokens": NEW, "temperature": 0, "stream": true,
         "ignore_eos": true, "stream_options": {"include_usage": true},
-        "cache_prompt": may_keep, // for llama.cpp; ours always looks for known prefixes
+        "cache_prompt": may_keep, // for llama.cpp; our server always looks for known prefixes
     });
     let request = agent.post(url).header("content-type", "application/json");
     let response = request.send(body.to_string())?;
@@ -381,7 +382,7 @@ fn ask(
         }
     }
     let first = *times.first().context("a stream without a token")?;
-    ensure!(tokens == NEW, "{tokens} tokens came, and {NEW} were asked for: not the same work");
+    ensure!(tokens == NEW, "got {tokens} tokens instead of {NEW}, so the work differs");
     let gaps = times.windows(2).map(|two| (two[1] - two[0]).as_secs_f64()).collect();
     Ok(Took { first: first.saturating_sub(due).as_secs_f64(), gaps })
 }
@@ -394,7 +395,7 @@ fn percentiles(values: impl Iterator<Item = f64>) -> [f64; 2] {
     [at(0.5), at(0.99)]
 }
 
-/// Draws throughput and time to the first token against the rate of the open loads.
+/// Plots throughput and time to the first token against the rate of the open loads.
 fn plots(all: &[Figures]) -> Result<()> {
     let line = |server: &str, of: &dyn Fn(&Figures) -> f64| -> Vec<(f64, f64)> {
         let of_server = all.iter().filter(|figures| figures.server == server);
@@ -404,13 +405,13 @@ fn plots(all: &[Figures]) -> Result<()> {
         });
         open.collect()
     };
-    let rates = Axis::log("requests a second (Poisson arrivals)", (1.0 / 1.2, 8.0 * 1.2), &RATES);
+    let rates = Axis::log("requests per second (Poisson arrivals)", (1.0 / 1.2, 8.0 * 1.2), &RATES);
     let most = |of: fn(&Figures) -> f64| all.iter().map(of).fold(1.0, f64::max);
     let top = (most(|figures| figures.throughput) / 50.0).ceil() as usize;
     let fifties: Vec<f64> = (0..=top).map(|n| 50.0 * n as f64).collect();
     let throughput = Plot::new(
-        "Tokens a second over the requests a second: as many as are asked for, until the server \
-         has no more.",
+        "Tokens per second against requests per second: throughput follows the load until the \
+         server is saturated.",
         rates.clone(),
         Axis::linear("tokens/s", (0.0, 50.0 * top as f64), &fifties),
     );
@@ -418,13 +419,13 @@ fn plots(all: &[Figures]) -> Result<()> {
     let tens = tens(least, most(|figures| figures.first[1]));
     let bounds = (tens[0], tens[tens.len() - 1]);
     let first = Plot::new(
-        "The 99th percentile of the time to the first token over the requests a second: flat \
-         while a server keeps up, and steep from where it falls behind.",
+        "99th percentile of the time to the first token against requests per second: flat while a \
+         server keeps up, and steep once it falls behind.",
         rates,
         Axis::log("time to the first token, 99th percentile, ms", bounds, &tens),
     );
     let draw = |mut plot: Plot, name: &str, of: &dyn Fn(&Figures) -> f64| {
-        // The label of the line that ends higher goes above it, the other label below.
+        // Put the label above the line that ends higher, and below the other one.
         let ends = ["candecode", "llama-server"].map(|server| line(server, of).last().copied());
         let is_higher = ends[0].map(|end| end.1) > ends[1].map(|end| end.1);
         let (ours, theirs) = if is_higher { (-12.0, 16.0) } else { (16.0, -12.0) };

@@ -18,7 +18,7 @@ pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Loads a model in f32 on the CPU, with the kernels that the command would choose.
+/// Loads a model in f32 on the CPU, with the kernels that the command chooses by default.
 ///
 /// # Errors
 /// If it can't be read.
@@ -54,8 +54,8 @@ pub fn random(shape: &[usize]) -> candle_core::Result<Tensor> {
     Tensor::randn(0f32, 1.0, shape, &Device::Cpu)
 }
 
-/// Returns a greedy request for exactly `new` tokens. Nothing ends it early, so every run does the
-/// same work.
+/// Returns a greedy request for exactly `new` tokens. It has no EOS, so every run does the same
+/// work.
 pub fn request<'a>(model: &dyn Model, prompt: &[u32], new: usize) -> Request<'a> {
     let mut request = Request::new(model.config(), prompt, new, argmax);
     request.eos_token_ids.clear();
@@ -85,7 +85,7 @@ pub fn text_of(model: &dyn Model, tokenizer: &Tokenizer, request: Request) -> Re
     tokens.map(|token| Ok(token?.id)).collect()
 }
 
-/// Returns the logits after the last of `ids`, `(V)`. The cache holds everything before `ids`.
+/// Returns the logits after the last of `ids`, `(V)`. The cache must hold everything before `ids`.
 ///
 /// # Errors
 /// If the model fails.

@@ -10,9 +10,9 @@ const BUDGET: Duration = Duration::from_millis(500);
 
 /// The fastest time of each measurement, over all rounds.
 ///
-/// The fastest rather than the median: the work is the same in every sample, and anything else on
-/// the machine only ever adds time. A ratio of two medians shifts with the machine's other load; a
-/// ratio of two fastest samples hardly does.
+/// Uses the fastest sample rather than the median, because the work is the same in every sample and
+/// other load on the machine can only add time. That load shifts the ratio of two medians, but
+/// hardly affects the ratio of two fastest samples.
 pub struct Times {
     fastest: BTreeMap<String, f64>,
     only: Option<String>,
@@ -41,7 +41,7 @@ impl Times {
             }
             let seconds = begun.elapsed().as_secs_f64();
             let one = seconds / f64::from(repeats);
-            // Reading the clock takes time too, so a sample should last at least 100 µs.
+            // Reading the clock also takes time, so a sample should last at least 100 µs.
             if seconds < 1e-4 {
                 repeats *= 2;
             }

@@ -1,4 +1,4 @@
-//! Runs a child process that can't hang the runner: its output is drained and its time limited.
+//! Runs child processes with a time limit, and drains their output so that they can't block on it.
 //!
 //! The child stays in the runner's process group, so that Ctrl-C reaches both.
 
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 /// How a child ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
-    /// Normally, with this exit code.
+    /// It exited with this code.
     Exit(i32),
-    /// By a signal or a fault, named in the text.
+    /// A signal or a fault ended it. The text names the cause.
     Died(String),
-    /// Killed by the runner at the time limit.
+    /// The runner killed it at the time limit.
     TimedOut,
 }
 
@@ -30,7 +30,7 @@ impl End {
     }
 }
 
-/// A child's output, and how it ended.
+/// A child's output and how it ended.
 #[derive(Debug)]
 pub struct Outcome {
     /// Standard output.
@@ -41,11 +41,11 @@ pub struct Outcome {
     pub end: End,
 }
 
-/// Runs a command until it ends or reaches `limit`. `on_line` is called with each line of output as
-/// it arrives.
+/// Runs a command until it ends or reaches `limit`. Calls `on_line` with each line of standard
+/// output as it arrives.
 ///
 /// # Errors
-/// If it cannot be started.
+/// If the command can't be started.
 pub fn run(
     command: &mut Command,
     limit: Duration,
@@ -86,7 +86,7 @@ pub fn run(
             break End::TimedOut;
         }
     };
-    // Drain the pipes, but don't wait for long: a grandchild may hold them open.
+    // Drain the pipes, but don't wait long: a grandchild may hold them open.
     let ended = Instant::now();
     while ended.elapsed() < Duration::from_secs(5) {
         let Ok(line) = lines.recv_timeout(Duration::from_millis(500)) else { break };
@@ -113,8 +113,8 @@ fn end_of(status: ExitStatus) -> End {
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         let words = match signal {
             4 => "illegal instruction",
-            6 => "aborted: often endless recursion, or no memory left",
-            9 => "killed: often no memory left",
+            6 => "aborted, often by endless recursion or lack of memory",
+            9 => "killed, often for lack of memory",
             10 | 11 => "invalid memory access",
             _ => "ended by a signal",
         };

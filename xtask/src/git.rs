@@ -6,11 +6,11 @@ use std::process::Command;
 
 /// Runs git and returns its output without the final newline.
 ///
-/// Defines the merge driver for the days on the command line, for this call only. Also allows
-/// commits by a reader who hasn't configured a name.
+/// Defines the merge driver for the days, for this call only. If no name is configured, commits as
+/// `reader`.
 ///
 /// # Errors
-/// If git can't be started or fails. The text includes git's own message.
+/// If git can't be started or fails. The error includes git's own message.
 pub fn git(repo: &Repo, args: &[&str]) -> Result<String> {
     let command = || {
         let mut git = Command::new("git");

@@ -5,13 +5,13 @@ use anyhow::Result;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The thread count for matrix products, from the same file as the engine's.
+/// The thread count for matrix products, from the source file that the engine uses.
 #[path = "../../crates/kernels/src/thread_count.rs"]
 mod thread_count;
 pub use thread_count::default_threads as threads;
 
-/// Sets `RAYON_NUM_THREADS` for a child. Keeps the reader's value if it is valid (0 means unset, as
-/// in rayon). Without the variable, candle reads `/proc/cpuinfo` again for every product.
+/// Sets `RAYON_NUM_THREADS` for a child. Keeps the reader's value if it's valid (0 means unset, as
+/// in rayon). Without the variable, candle rereads `/proc/cpuinfo` for every matrix product.
 pub fn set_threads(command: &mut Command) {
     command.env("RAYON_NUM_THREADS", threads_of_children().to_string());
 }
@@ -30,12 +30,12 @@ pub fn device_feature(device: &str) -> Result<Option<&'static str>> {
         "cpu" => Ok(None),
         "metal" if cfg!(target_os = "macos") => Ok(Some("metal")),
         "metal" => Err(usage(format!(
-            "--device metal needs macOS, this is {}: use --device cpu",
+            "--device metal needs macOS, but this is {}: use --device cpu",
             std::env::consts::OS
         ))),
         "cuda" if output("nvcc", &["--version"]).is_some() => Ok(Some("cuda")),
         "cuda" => Err(usage(
-            "--device cuda needs NVIDIA's compiler, and there is no `nvcc` here: install the CUDA \
+            "--device cuda needs NVIDIA's compiler, but `nvcc` isn't on PATH: install the CUDA \
              toolkit and put its bin directory on PATH, or use --device cpu",
         )),
         _ => Err(usage(format!("unknown device \"{device}\"; choose cpu, metal or cuda"))),

@@ -30,7 +30,7 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Returns an error that ends the runner with exit code 2. The text says what to do.
+/// Returns an error that ends the runner with exit code 2. `text` is the message for the reader.
 pub fn usage(text: impl Into<String>) -> anyhow::Error {
     Usage(text.into()).into()
 }

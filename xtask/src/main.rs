@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     let parsed = Cli::command().override_help(help()).try_get_matches_from(arguments());
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(said) => said.exit(), // it also prints the help
+        Err(said) => said.exit(), // --help ends up here, too
     };
     let done = commands::run(cli.command);
     if let Some(why) = term::unwritten() {
@@ -48,8 +48,8 @@ fn help() -> String {
     text
 }
 
-/// Returns the command line with old command names updated. Some commands pass all their arguments
-/// to another program, even `--`, so clap has to leave them alone.
+/// Returns the command line with old command names replaced. For commands that pass their arguments
+/// to another program, inserts `--`, so that clap leaves the arguments alone.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let name = arguments.get(1).map(|name| name.to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! The reader's progress, from the days' files and the last check of exactly these files.
+//! The reader's progress, from the days' files and the last check of their current content.
 
 use crate::checking::outcome::{Status, Unit};
 use crate::checking::runner::DayRun;
@@ -61,12 +61,12 @@ pub struct DayProgress {
     pub file: Progress,
     /// Whether the file is the reference's code, as written by `reset --ref`.
     pub given: bool,
-    /// Each task and its status. `None`: written, but not checked since something changed.
+    /// Each task and its status. `None`: written, but not checked since the last change.
     pub tasks: Vec<(Task, Option<Status>)>,
 }
 
 impl DayProgress {
-    /// Returns whether any line of the day was written or given.
+    /// Returns whether the day's file differs from the stub.
     pub fn begun(&self) -> bool {
         matches!(self.file, Progress::Begun(_))
     }
@@ -95,7 +95,7 @@ impl DayProgress {
     }
 }
 
-/// Returns the reader's progress with a day, task by task.
+/// Returns the reader's progress on a day, task by task.
 ///
 /// # Errors
 /// If a file of the repository can't be read.
@@ -119,7 +119,7 @@ pub fn with_results(repo: &Repo, inputs: &Inputs, day: &Day) -> Result<DayProgre
     Ok(DayProgress { day: day.clone(), file, given, tasks })
 }
 
-/// Returns the reader's progress with every day.
+/// Returns the reader's progress on every day.
 ///
 /// # Errors
 /// Same as [`with_results`].
@@ -128,8 +128,8 @@ pub fn all_days(repo: &Repo, inputs: &Inputs) -> Result<Vec<DayProgress>> {
 }
 
 /// Returns the day to continue with, if any is open. Days can be skipped, so this is the first day
-/// that was begun but isn't done, otherwise the first one after the last finished day, otherwise
-/// the first open one.
+/// that was started but isn't done; otherwise the first open one after the last finished day;
+/// otherwise the first open one.
 pub fn next(days: &[DayProgress]) -> Option<&DayProgress> {
     let last_done = days.iter().rposition(|day| day.begun() && day.done());
     let after = days.get(last_done.map_or(0, |at| at + 1)..).unwrap_or_default();
@@ -137,7 +137,7 @@ pub fn next(days: &[DayProgress]) -> Option<&DayProgress> {
     begun.or_else(|| after.iter().chain(days).find(|day| !day.done()))
 }
 
-/// Returns a task's status in the last check, which is that of its worst check.
+/// Returns a task's status, which is that of its worst check, or `None` if it has no checks.
 fn worst<'a>(units: impl Iterator<Item = &'a Unit>, task: &Task) -> Option<Status> {
     units.filter(|unit| unit.task().as_ref() == Some(&task.id)).map(|unit| unit.status).max()
 }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn todos_are_found_and_those_in_comments_are_not() {
+    fn todos_are_found_except_in_comments() {
         let left = |source: &str| unwritten(source, 6).into_iter().collect::<Vec<_>>();
         assert_eq!(left("fn a() { todo!(\"day 6, task 1: x\") }"), ["6.1"]);
         assert_eq!(left("\"http://x\"; todo!(\n    \"day 6, task 12: x\"\n)"), ["6.12"]);
@@ -180,17 +180,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_begun_comes_first_then_what_follows() {
+    fn started_days_come_first_then_the_days_after_the_last_done() {
         let mine = || Progress::Begun(BTreeSet::new());
         let stub = |number| day(number, Progress::Stub, Status::Unwritten);
         let done = |number| day(number, mine(), Status::Passed);
         let begun = |number| day(number, mine(), Status::Failed);
         assert_eq!(next_of(&[done(0), stub(1), stub(2)]), Some(1));
         assert_eq!(next_of(&[stub(0), begun(1), stub(2)]), Some(1));
-        assert_eq!(next_of(&[stub(0), done(1), stub(2)]), Some(2), "no day is a gate");
+        assert_eq!(next_of(&[stub(0), done(1), stub(2)]), Some(2), "no day blocks later ones");
         assert_eq!(next_of(&[stub(0), done(1)]), Some(0));
         assert_eq!(next_of(&[done(0), done(1)]), None);
         let first = done(0).first_unfinished().map(|(task, _)| task.id.clone());
-        assert_eq!(first.as_deref(), Some("0.2"), "what is further holds no day open");
+        assert_eq!(first.as_deref(), Some("0.2"), "a further task doesn't keep a day open");
     }
 }

@@ -25,7 +25,7 @@ pub struct Day {
 }
 
 impl Day {
-    /// Returns the path of the reader's file, relative to the root.
+    /// Returns the path of the reader's file in `src/`, relative to the root.
     pub fn src(&self) -> String {
         format!("src/{}.rs", self.name)
     }
@@ -46,7 +46,8 @@ impl Day {
     }
 
     /// Returns the command that demonstrates the day: the first one in the chapter that runs or
-    /// serves a model with it, in the section "See it run" if there is one.
+    /// serves a model with the reader's version of it, starting from the section "See it run" if
+    /// there is one.
     pub fn demo(&self, repo: &Repo) -> Option<String> {
         let text = fs::read_to_string(repo.root.join(self.chapter())).ok()?;
         let section = text.find("# See it run").map_or(&*text, |at| &text[at..]);
@@ -67,7 +68,7 @@ impl Day {
         format!("ref-day{:02}", self.number)
     }
 
-    /// Returns `day 6: generate`, for headings.
+    /// Returns the day's heading, such as `day 6: generate`.
     pub fn title(&self) -> String {
         format!("day {}: {}", self.number, self.words())
     }
@@ -136,7 +137,7 @@ impl Repo {
                 "no day `{text}`: the days are day{} to day{}",
                 first.number, last.number
             )),
-            _ => usage("solutions/ has no day yet"),
+            _ => usage("solutions/ has no days yet"),
         })
     }
 
@@ -155,7 +156,7 @@ impl Repo {
     pub fn read_bytes(&self, path: &str) -> Result<Vec<u8>> {
         let read = |place: PathBuf| -> Result<Vec<u8>> {
             let is_file = fs::metadata(&place)?.is_file();
-            ensure!(is_file, "a folder or a device is where a file should be; move it away");
+            ensure!(is_file, "expected a file, but this is a folder or a device; move it away");
             Ok(fs::read(place)?)
         };
         read(self.root.join(path)).with_context(|| path.to_string())
@@ -174,7 +175,7 @@ impl Repo {
         let prefix = format!("{}.", day.number);
         match tasks.iter().find(|task| !task.id.starts_with(&prefix)) {
             Some(task) => Err(anyhow!(
-                "{path}: line {}: task {} is not of day {}",
+                "{path}: line {}: task {} is not in day {}",
                 task.line,
                 task.id,
                 day.number
@@ -196,13 +197,13 @@ impl Repo {
         let number = id.split_once('.').map(|(day, _)| day);
         let Some(number) = number.filter(|day| day.parse::<u32>().is_ok()) else {
             return Err(usage(format!(
-                "no task `{id}`: a task has the day and a number, as --task 6.1"
+                "no task `{id}`: use the day and the task's number, as in --task 6.1"
             )));
         };
         let day = self.day(number)?;
         if let Some(named) = named.filter(|named| *named != day) {
             return Err(usage(format!(
-                "task {id} is not of day {}: leave one of the two out",
+                "task {id} is not in day {}: omit one of the two",
                 named.number
             )));
         }
@@ -224,10 +225,10 @@ impl Repo {
         stubs::stub(&self.read(&day.solution())?).map_err(|e| anyhow!("{}: {e}", day.solution()))
     }
 
-    /// Returns the Cargo features for a mix where the days that `reference` accepts use the
-    /// reference.
+    /// Returns the Cargo features for a mix that uses the reference for the days that `reference`
+    /// accepts.
     ///
-    /// For all days this is just `ref`, so that every command that asks for them shares one build.
+    /// For all days, returns just `ref`, so that every command that uses them shares one build.
     pub fn features(&self, reference: impl Fn(&Day) -> bool) -> Vec<String> {
         let chosen: Vec<_> = self.days.iter().filter(|day| reference(day)).collect();
         if chosen.len() == self.days.len() {
@@ -242,12 +243,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_that_is_done_can_be_seen() {
+    fn every_day_has_a_demo() {
         let repo = Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
         for day in &repo.days {
             let demo = day.demo(&repo).unwrap_or_default();
             let complete = demo.starts_with("cargo xtask ") && !demo.ends_with('\\');
-            // Day 22 shows its prefix cache with a benchmark
+            // Day 22 demonstrates its prefix cache with a benchmark instead
             assert!(complete || day.number == 22, "{}: {demo:?}", day.chapter());
         }
         let story = "cargo xtask run --mine 0 -p \"Once upon a time\" --max-new-tokens 15";

@@ -1,7 +1,7 @@
-//! Scores the reader's engine: it replays one trace of 24 requests, day 15's.
+//! Scores the reader's engine by replaying day 15's trace of 24 requests.
 //!
-//! Scores are appended to a file in the target directory, one line of JSON each. A damaged line is
-//! skipped, and nothing ever rewrites the file.
+//! Appends each score to a file in the target directory, as a line of JSON. Damaged lines are
+//! skipped, and the file is never rewritten.
 
 use crate::cargo::{self, Built};
 use crate::checking::saved::Inputs;
@@ -19,26 +19,26 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-/// The days that change how the trace is served. The last one that is the reader's serves it; day 7
-/// does if none is.
+/// The days that change how the trace is served. The last one of these that the reader has written
+/// serves it, or day 7 if there is none.
 const LOOPS: [u32; 5] = [10, 12, 15, 21, 23];
-/// Path of transformers' texts of the trace, relative to the root.
+/// Path of the texts that transformers generates for the trace, relative to the root.
 const ORACLE: &str = "tests/oracle/day15.json";
-/// The time limit of a replay: only an endless loop reaches it.
+/// The time limit of a replay. Only an endless loop should reach it.
 const LIMIT: Duration = Duration::from_secs(600);
-/// The rows of the table: title, field, decimals and unit.
+/// The table's rows: title, field, decimals and unit.
 const ROWS: [(&str, &str, usize, &str); 5] = [
     ("passes of the model", "passes", 0, ""),
     ("positions computed", "positions", 0, ""),
-    ("of them wasted", "wasted", 0, ""),
+    ("positions wasted", "wasted", 0, ""),
     ("tokens per second", "tokens per second", 0, ""),
     ("time to first token", "first token", 3, " s"),
 ];
 
-/// Replays the trace with the reader's days, prints its score next to the last one, and keeps it.
+/// Replays the trace with the reader's days, prints the score next to the last one, and saves it.
 ///
 /// # Errors
-/// If the engine doesn't compile, or its loop fails.
+/// If the engine doesn't compile or its loop fails, or if the score or its oracle can't be read.
 pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
     let (built, mine) = run_engine::build_mix(repo)?;
     let Built::Done(programs) = built else {
@@ -51,7 +51,7 @@ pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
     let ran = child::run(command.args(["--score", &day.to_string()]), LIMIT, |_| ())?;
     if ran.end != End::Exit(0) {
         note!("{}", readable(&ran.stderr));
-        bail!("day {day}'s loop did not get through the trace: {}", ran.end.words());
+        bail!("day {day}'s loop didn't finish the trace: {}", ran.end.words());
     }
     let said = ran.stdout.lines().last().unwrap_or_default(); // after what the days print
     let mut score: Value = serde_json::from_str(said).context("the engine's score")?;
@@ -68,12 +68,12 @@ pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
         say!("The next day that changes how these requests are served: day {next}");
     }
     if let Err(problem) = keep(repo, &score) {
-        note!("(this score is not kept: {problem})");
+        note!("(couldn't save this score: {problem})");
     }
     Ok(())
 }
 
-/// Returns the last score that can be read.
+/// Returns the last complete score.
 pub fn last(repo: &Repo) -> Option<Value> {
     let bytes = std::fs::read(file(repo)).ok()?;
     let text = String::from_utf8_lossy(&bytes);
@@ -95,10 +95,10 @@ pub fn line(repo: &Repo, inputs: &Inputs) -> Option<String> {
     Some(format!("{speed:.0} tokens/s{date}, {}", equality(&score)))
 }
 
-/// Prints a score, next to an earlier one.
+/// Prints a score, next to an earlier one if there is one.
 fn print(score: &Value, before: Option<&Value>) {
     let (day, whose) = (&score["loop"], score["whose"].as_str().unwrap_or_default());
-    say!("24 requests arrive at once, and day {day}'s loop serves them ({whose})\n");
+    say!("24 requests arrive at once and are served by day {day}'s loop ({whose})\n");
     let heads = [Some("now".to_string()), before.map(day_of)];
     let line = |name: &str, cells: [Option<String>; 2]| {
         let cells = cells.into_iter().flatten().map(|cell| format!("{cell:>14}"));
@@ -113,7 +113,7 @@ fn print(score: &Value, before: Option<&Value>) {
     say!("  texts               {}\n", paint(color, &equality(score)));
 }
 
-/// Says whether the texts are those of transformers.
+/// Reports whether the texts equal those of transformers.
 fn equality(score: &Value) -> String {
     match &score["different"] {
         none if *none == 0 => "equal to transformers".to_string(),
@@ -121,7 +121,7 @@ fn equality(score: &Value) -> String {
     }
 }
 
-/// Appends a score, on a line of its own even if the last one was cut off.
+/// Appends a score, on its own line even if the last one was cut off.
 fn keep(repo: &Repo, score: &Value) -> std::io::Result<()> {
     let file = file(repo);
     std::fs::create_dir_all(file.with_file_name(""))?;

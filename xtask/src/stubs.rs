@@ -1,6 +1,6 @@
-//! Generates the stubs, `src/dayNN_*.rs` as the reader first finds them, from the reference.
+//! Generates the stubs (`src/dayNN_*.rs` before the reader changes them) from the reference.
 //!
-//! `solutions/` is the single source. A body for the reader to write stands between `// <solution>`
+//! `solutions/` is the single source. A body for the reader to write is between `// <solution>`
 //! and `// </solution>`, below its task line. In the stub, `todo!("day 6, task 1: …")` replaces it.
 //! A marked region without a task line is a helper that only the reference needs, and the stub
 //! omits it.
@@ -25,7 +25,7 @@ const CLOSE: &str = "// </solution>";
 pub struct Task {
     /// Day and number: `"6.1"`.
     pub id: String,
-    /// Whether the task is beyond the day's core. A challenge is, too.
+    /// Whether the task is beyond the day's core. True for a challenge.
     pub further: bool,
     /// Whether it is the day's challenge: a contract and a check, without an outline.
     pub challenge: bool,
@@ -47,7 +47,7 @@ struct Region {
 /// Returns the tasks of a reference file, in order.
 ///
 /// # Errors
-/// If markers and task lines don't match up. The text names the line.
+/// If markers and task lines don't match up. The message names the line.
 pub fn tasks(source: &str) -> Result<Vec<Task>, String> {
     let lines: Vec<&str> = source.lines().collect();
     Ok(regions(&lines)?.into_iter().filter_map(|region| region.task).collect())
@@ -98,8 +98,8 @@ fn copy(lines: &[&str], out: &mut Vec<String>) {
 
 /// Returns `todo!("day 6, task 1: title")` at the given indent.
 ///
-/// rustfmt moves a string that is just too long for its line to a line of its own, and leaves
-/// longer strings alone.
+/// rustfmt moves a string that's just too long for its line to its own line. It leaves longer
+/// strings alone.
 fn todo_line(task: &Task, indent: usize) -> String {
     let (day, number) = task.id.split_once('.').unwrap_or((&task.id, ""));
     let title =
@@ -130,8 +130,8 @@ fn regions(lines: &[&str]) -> Result<Vec<Region>, String> {
         if let Some(next) = part_line(text) {
             if next != part.unwrap_or(0) + 1 || (part.is_none() && !found.is_empty()) {
                 return Err(format!(
-                    "line {number}: `{text}`: parts are counted from 1, the first stands above all \
-                     tasks"
+                    "line {number}: `{text}`: parts are counted from 1, and the first must come \
+                     before all tasks"
                 ));
             }
             part = Some(next);
@@ -139,7 +139,7 @@ fn regions(lines: &[&str]) -> Result<Vec<Region>, String> {
         match (text, open) {
             (OPEN, Some(start)) => {
                 return Err(format!(
-                    "line {number}: `{OPEN}` inside the region of line {}",
+                    "line {number}: `{OPEN}` inside the region that starts on line {}",
                     start + 1
                 ));
             }
@@ -184,20 +184,20 @@ fn alone(pending: &Option<Task>) -> Result<(), String> {
     }
 }
 
-/// Returns an error if the task's number is taken, or belongs to a different day from the tasks
+/// Returns an error if the task's number is taken, or if it's from a different day than the tasks
 /// before it.
 fn known(task: &Task, found: &[Region]) -> Result<(), String> {
     let day = |id: &str| id.split('.').next().map(str::to_string);
     for other in found.iter().filter_map(|region| region.task.as_ref()) {
         if other.id == task.id {
             return Err(format!(
-                "line {}: task {} is numbered twice, first on line {}",
+                "line {}: duplicate task {}, first defined on line {}",
                 task.line, task.id, other.line
             ));
         }
         if day(&other.id) != day(&task.id) {
             return Err(format!(
-                "line {}: task {} has another day than task {} on line {}",
+                "line {}: task {} is from a different day than task {} on line {}",
                 task.line, task.id, other.id, other.line
             ));
         }
@@ -213,7 +213,7 @@ fn fits(region: &Region, lines: &[&str]) -> Result<(), String> {
     let after = lines[region.close + 1..].iter().find(code).map_or("", |l| l.trim());
     match &region.task {
         Some(task) if !after.starts_with('}') => Err(format!(
-            "line {}: code after the solution of task {}: the markers must hold the whole body",
+            "line {}: code after the solution of task {}: the markers must enclose the whole body",
             region.close + 2,
             task.id
         )),
@@ -254,13 +254,13 @@ fn task_line(text: &str, line: usize) -> Result<Option<Task>, String> {
     match parsed {
         Some(task) => Ok(Some(task)),
         None => Err(format!(
-            "line {line}: `{text}`: a task line reads `// task 6.1: title`, with `(further)` or \
-             `(challenge)` after the number if need be"
+            "line {line}: `{text}`: expected a task line such as `// task 6.1: title`, optionally \
+             with `(further)` or `(challenge)` after the number"
         )),
     }
 }
 
-/// Parses the number in a line `// part 2: title`.
+/// Parses a line such as `// part 2: title` and returns its number.
 fn part_line(text: &str) -> Option<u32> {
     let (number, title) = text.strip_prefix("// part ")?.split_once(": ")?;
     number.parse().ok().filter(|_| !title.trim().is_empty())

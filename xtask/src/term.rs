@@ -1,5 +1,5 @@
-//! The runner's output. Color appears only on a terminal, colors and symbols always come with a
-//! word, and other programs' output can't send control sequences to the terminal.
+//! The runner's output. Colors are used only on a terminal, every color or symbol comes with a
+//! word, and [`readable`] keeps other programs' control sequences from the terminal.
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
@@ -35,13 +35,13 @@ pub fn paint(color: Color, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Returns whether to color messages on standard error: not in a file, and not with `NO_COLOR`.
+/// Returns whether to color messages on standard error. Not if it's a file, or with `NO_COLOR`.
 pub fn stderr_colors() -> bool {
     AutoStream::choice(&std::io::stderr()) != ColorChoice::Never
 }
 
-/// Makes another program's output safe for a terminal: strips control characters, and truncates
-/// long lines and texts.
+/// Makes another program's output safe for a terminal: strips control characters, truncates long
+/// lines, and cuts the middle out of long texts.
 pub fn readable(text: &str) -> String {
     const WIDTH: usize = 1000;
     const HEAD: usize = 60;
@@ -51,13 +51,13 @@ pub fn readable(text: &str) -> String {
         let kept: String = chars.by_ref().take(WIDTH).collect();
         match chars.count() {
             0 => kept,
-            more => format!("{kept} … ({more} characters more)"),
+            more => format!("{kept} … ({more} more characters)"),
         }
     };
     let mut lines: Vec<String> = text.lines().map(readable_line).collect();
     if lines.len() > HEAD + TAIL {
         let more = lines.len() - HEAD - TAIL;
-        lines.splice(HEAD..HEAD + more, [format!("… ({more} lines more)")]);
+        lines.splice(HEAD..HEAD + more, [format!("… ({more} more lines)")]);
     }
     lines.join("\n")
 }
@@ -83,7 +83,7 @@ pub fn line(text: &str) {
     }
 }
 
-/// Returns the error that kept some output from being written, or `None` if everything was.
+/// Returns the error that kept output from being written, or `None` if all of it was.
 pub fn unwritten() -> Option<&'static str> {
     UNWRITTEN.get().map(String::as_str)
 }
@@ -137,11 +137,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_cut_out_and_length_is_bounded() {
+    fn control_characters_are_stripped_and_long_text_is_cut() {
         assert_eq!(readable("a\x1b[2J\x07b\tc\r\nd"), "a[2Jb\tc\nd");
-        assert!(readable(&"x".repeat(100_000)).ends_with("x … (99000 characters more)"));
+        assert!(readable(&"x".repeat(100_000)).ends_with("x … (99000 more characters)"));
         let many: String = (0..100).map(|n| format!("{n}\n")).collect();
         let cut = readable(&many);
-        assert!(cut.contains("59\n… (30 lines more)\n90") && cut.ends_with("99"), "{cut}");
+        assert!(cut.contains("59\n… (30 more lines)\n90") && cut.ends_with("99"), "{cut}");
     }
 }

@@ -16,8 +16,8 @@ fn an_unwritten_day_is_told_apart_from_a_wrong_one() {
     assert_eq!(code, 1);
     assert!(
         out.ends_with(
-            "2 tasks, none written yet\nNext: book/src/day01_two.md; write in src/day01_two.rs, and \
-             `cargo xtask check --watch` checks it at every save\n"
+            "2 tasks, none written yet\nNext: read book/src/day01_two.md, then write your code in \
+             src/day01_two.rs; `cargo xtask check --watch` checks it at every save\n"
         ),
         "{out}"
     );
@@ -136,8 +136,8 @@ fn bad_usage_says_what_to_do() {
     let cases: [(&[&str], &str); 7] = [
         (&["check", "day7"], "error: no day `day7`: the days are day0 to day1"),
         (&["check", "--task", "1.9"], "error: no task `1.9`: day 1 has 1.1, 1.2"),
-        (&["check", "day0", "--task", "1.1"], "error: task 1.1 is not of day 0"),
-        (&["check", "--task", "one"], "error: no task `one`: a task has the day and a number"),
+        (&["check", "day0", "--task", "1.1"], "error: task 1.1 is not in day 0"),
+        (&["check", "--task", "one"], "error: no task `one`: use the day and the task's number"),
         (
             &["check", "--solution", "ref", "--rest", "mine"],
             "error: --solution ref takes every day",
@@ -197,7 +197,7 @@ fn a_message_does_not_command_the_terminal_and_has_an_end() {
         &tests.replace("check(\"task_0_1_is_one\"", &format!("{line} check(\"\"")),
     );
     let (out, err, _) = fake.say(&["check", "day0", "--solution", "ref"]);
-    assert!(out.contains("a[2Jb xxx") && out.contains(" characters more)"), "{out}{err}");
+    assert!(out.contains("a[2Jb xxx") && out.contains(" more characters)"), "{out}{err}");
     assert!(!out.contains('\x1b') && out.len() < 3000, "{}", out.len());
 }
 
@@ -287,9 +287,9 @@ fn a_day_in_parts_is_checked_part_by_part() {
     let (out, _, code) = fake.say(&["check", "day1", "--part", "2", "--solution", "ref"]);
     assert_eq!((last_line(&out), code), ("1 passed, 0 failed", 0));
     let cases: [(&[&str], &str); 4] = [
-        (&["check", "day0", "--part", "1"], "error: day 0 has no parts: leave --part out"),
+        (&["check", "day0", "--part", "1"], "error: day 0 has no parts: omit --part"),
         (&["check", "day1", "--part", "3"], "error: no part 3: day 1 has 1, 2"),
-        (&["check", "--part", "1"], "error: --part is of one day: name it"),
+        (&["check", "--part", "1"], "error: --part needs a day, as in"),
         (&["check", "--part", "1", "--task", "1.1"], "error: the argument '--part <N>' cannot be"),
     ];
     for (args, words) in cases {

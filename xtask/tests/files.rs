@@ -24,13 +24,13 @@ fn stubs_keep_what_the_reader_wrote() {
     );
     assert_eq!((fake.read(DAY).as_str(), code), ("// mine\n", 0));
     let (_, err, code) = fake.say(&["stubs", "--check"]);
-    assert!(err.starts_with("error: 1 of 2 stubs are not what solutions/ says"), "{err}");
+    assert!(err.starts_with("error: 1 of 2 stubs don't match solutions/"), "{err}");
     assert_eq!(code, 1);
 
     assert!(fake
         .say(&["stubs", "--force"])
         .0
-        .contains("what you wrote is kept as .candecode/backup/"));
+        .contains("your version is saved as .candecode/backup/"));
     assert_eq!(fake.read(DAY), stub);
     assert_eq!(backups(&fake), ["// mine\n"]);
     assert_eq!(fake.say(&["stubs", "--check"]).2, 0);
@@ -75,7 +75,7 @@ fn a_broken_reference_is_named_with_its_line() {
     );
     let (_, err, _) = fake.say(&["stubs", "--check"]);
     assert!(
-        err.starts_with("error: solutions/day00_one.rs: line 2: task 3.1 is not of day 0"),
+        err.starts_with("error: solutions/day00_one.rs: line 2: task 3.1 is not in day 0"),
         "{err}"
     );
     assert_eq!(code, 1);
@@ -86,7 +86,7 @@ fn reset_keeps_a_copy_and_undo_brings_it_back() {
     let fake = Fake::new();
     fake.write(DAY, "// mine\n");
     let (out, _, _) = fake.say(&["reset", "day0", "--ref"]);
-    assert!(out.contains("is the reference's code now") && out.contains("brings it back"), "{out}");
+    assert!(out.contains("is the reference's code now") && out.contains("restores it"), "{out}");
     assert!(fake.read(DAY).contains("    1\n") && !fake.read(DAY).contains("solution>"));
     assert_eq!(backups(&fake), ["// mine\n"]);
     assert!(fake.say(&["reset", "day0", "--ref"]).0.ends_with("code now.\n"), "nothing to keep");
@@ -102,7 +102,7 @@ fn reset_keeps_a_copy_and_undo_brings_it_back() {
     assert_eq!((dates.len(), out.lines().count()), (2, 3), "{out}");
 
     let (out, err, code) = fake.say(&["reset", "--undo", "day0"]);
-    assert!(out.starts_with("src/day00_one.rs is as it was at 20") && code == 0, "{out}{err}");
+    assert!(out.starts_with("src/day00_one.rs is now as it was at 20") && code == 0, "{out}{err}");
     assert_eq!(std::fs::read(fake.path(DAY)).unwrap(), b"// \xff, no text\n");
     assert_eq!(fake.say(&["reset", "--undo", dates[0].trim()]).2, 0);
     assert_eq!(fake.read(DAY), "// mine\n");
@@ -123,7 +123,7 @@ fn undo_repeated_goes_further_back_and_loses_nothing() {
         assert_eq!(fake.read(DAY), text);
     }
     let (_, err, code) = fake.say(&["reset", "day0", "--undo"]);
-    assert!(err.starts_with("error: nothing more to undo: src/day00_one.rs is as"), "{err}");
+    assert!(err.starts_with("error: nothing more to undo: src/day00_one.rs matches"), "{err}");
     assert_eq!((code, fake.read(DAY).as_str()), (2, "// 1\n"));
     fake.write(DAY, "// 3\n");
     fake.say(&["reset", "day0", "--undo"]);
@@ -140,15 +140,15 @@ fn undo_repeated_goes_further_back_and_loses_nothing() {
 fn give_and_restore_are_reset() {
     let fake = Fake::new();
     let (_, err, code) = fake.say(&["restore", "day0"]);
-    assert!(err.starts_with("error: no copy of src/day00_one.rs differs") && code == 2, "{err}");
+    assert!(err.starts_with("error: no copy differs from src/day00_one.rs") && code == 2, "{err}");
     let (out, _, code) = fake.say(&["restore"]);
     assert!(out.starts_with("no copies yet") && code == 0, "{out}");
     fake.write(DAY, "// mine\n");
     assert!(fake.say(&["give", "day0"]).0.contains("is the reference's code now"));
-    assert!(fake.say(&["restore", "day0"]).0.contains("is as it was at"));
+    assert!(fake.say(&["restore", "day0"]).0.contains("is now as it was at"));
     assert_eq!(fake.read(DAY), "// mine\n");
     let cases: [(&[&str], &str); 5] = [
-        (&["restore", "never"], "error: no day and no copy `never`: `cargo xtask reset --undo`"),
+        (&["restore", "never"], "error: no day or copy `never`: `cargo xtask reset --undo`"),
         (&["give", "day9"], "error: no day `day9`: the days are day0 to day1"),
         (&["give"], "error: the following required arguments were not provided:\n  <DAY>"),
         (&["reset", "day0", "--ref", "--undo"], "error: the argument '--ref' cannot be used with"),
@@ -208,7 +208,7 @@ fn the_doctor_says_how_to_mend() {
     commit("two");
     fake.git(&["fetch", "-q"]);
     let (out, _, code) = fake.say(&["doctor"]);
-    let words = "✗ bad:  the clone is 1 commits behind\n         to mend: cargo xtask update\n";
+    let words = "✗ bad:  the clone is 1 commits behind\n         to fix: cargo xtask update\n";
     assert!(out.ends_with(words) && code == 1, "{out}");
 }
 
@@ -228,7 +228,7 @@ fn start_gives_what_is_not_begun_and_nothing_else() {
     assert_eq!(code, 0);
     fake.write(DAY, "// mine\n");
     let (out, _, _) = fake.say(&["start", "day1"]);
-    assert!(out.contains("day 0: yours, as it was\n"), "{out}");
+    assert!(out.contains("day 0: yours, unchanged\n"), "{out}");
     assert_eq!(fake.read(DAY), "// mine\n");
     assert_eq!(fake.say(&["start", "day9"]).2, 2);
 }

@@ -43,7 +43,7 @@ fn hints_come_one_at_a_time_and_stay() {
         "{out}{err}"
     );
     assert!(
-        out.ends_with("The next, a sharper question: cargo xtask hint --task 0.1 --more\n"),
+        out.ends_with("Next, a sharper question: cargo xtask hint --task 0.1 --more\n"),
         "{out}"
     );
     assert_eq!(code, 0);
@@ -59,7 +59,7 @@ fn hints_come_one_at_a_time_and_stay() {
         out.contains("hint 3 of 3: the shape of the code\n    fn one() {\n        …\n    }\n"),
         "{out}"
     );
-    assert!(out.contains("That was the last hint. The chapter: book/src/day00_one.md."), "{out}");
+    assert!(out.contains("That was the last hint. Chapter: book/src/day00_one.md."), "{out}");
     let (out, _, _) = fake.say(&["hint"]);
     assert!(
         out.contains("hint 1 of 3") && out.contains("hint 3 of 3"),
@@ -81,7 +81,7 @@ fn the_hint_is_for_the_first_unfinished_task() {
     assert!(fake.say(&["hint", "--task", "1.1"]).0.starts_with("task 1.1"));
     assert!(fake.say(&["hint", "day1", "--task", "1"]).0.starts_with("task 1.1"));
     let (_, err, code) = fake.say(&["hint", "day0", "--task", "1.1"]);
-    assert!(err.starts_with("error: task 1.1 is not of day 0") && code == 2, "{err}");
+    assert!(err.starts_with("error: task 1.1 is not in day 0") && code == 2, "{err}");
     let (_, err, code) = fake.say(&["hint", "--task", "1.7"]);
     assert!(err.starts_with("error: no task `1.7`: day 1 has 1.1, 1.2") && code == 2, "{err}");
     let (_, err, code) = fake.say(&["hint", "day1", "--task", "7"]);
@@ -114,7 +114,7 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
     let (out, _, _) = fake.say(&["list", "day1"]);
     let heading = "day 1: two  (the stub; the engine runs the reference)\n  ○ not written ";
     assert!(out.starts_with(heading) && !out.contains("day 0"), "{out}");
-    assert!(out.contains("Its chapter: book/src/day01_two.md\n"), "{out}");
+    assert!(out.contains("Chapter: book/src/day01_two.md\n"), "{out}");
     assert!(
         out.ends_with("Next: task 1.1 in src/day01_two.rs, then cargo xtask check day1\n"),
         "{out}"
@@ -125,7 +125,7 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
     let (out, err, _) = fake.say(&["progress"]);
     let line = "  ? not checked       day 0  one                    0 of 1 tasks, yours\n";
     assert!(out.contains(line), "{out}{err}");
-    assert!(out.contains("Next: task 0.1 is not checked yet: cargo xtask check day0"), "{out}");
+    assert!(out.contains("Next: check task 0.1: cargo xtask check day0"), "{out}");
     let given = "✓ passed            day 1  two                    2 of 2 tasks, given\n";
     assert!(out.contains(given), "the reference's code needs no check: {out}");
     fake.say(&["check", "day0"]);

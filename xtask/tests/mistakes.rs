@@ -108,7 +108,7 @@ fn a_program_that_dies_leaves_no_record_and_claims_nothing() {
     let (out, err, code) = fake.say(&["check", "day0"]);
     assert!(out.ends_with("0 passed, 1 failed\n"), "{out}");
     let words =
-        "error: the program of day 0's known mistakes ended before it had tried all of them";
+        "error: the program with day 0's known mistakes ended before it had tried all of them";
     assert!(err.contains(words), "{err}");
     assert!(code == 1 && !fake.path(RECORD).exists());
 }

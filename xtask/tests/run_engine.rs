@@ -21,7 +21,10 @@ fn written_days_are_yours_and_no_todo_is_reached() {
     });
     let (out, err, _) = fake.say(&["run"]);
     assert!(out.contains("two 10"), "{out}");
-    assert_eq!(err.trim(), "[the reference runs a day that isn't finished; to write: task 1.2]");
+    assert_eq!(
+        err.trim(),
+        "[the reference runs days that you haven't finished; still to write: task 1.2]"
+    );
     let (out, err, _) = fake.say(&["run", "--solution=ref"]);
     assert!(out.contains("two 2"), "{out}{err}");
     let (out, err, _) = fake.say(&["run", "--mine", "0, day1"]);
@@ -72,7 +75,10 @@ fn bad_usage_says_what_to_do() {
             &["run", "--solution", "ref", "--mine", "1"],
             "error: --solution and --mine both choose the days",
         ),
-        (&["run", "--solution", "theirs"], "error: --solution is auto, mine or ref, not `theirs`"),
+        (
+            &["run", "--solution", "theirs"],
+            "error: --solution must be auto, mine or ref, not `theirs`",
+        ),
         (&["run", "--mine", "1,9"], "error: no day `9`: the days are day0 to day1"),
         (&["run", "--mine"], "error: --mine needs a value"),
         (&["walk"], "error: unrecognized subcommand 'walk'"),
@@ -96,6 +102,6 @@ fn a_device_that_no_program_knows_is_refused_before_anything_is_built() {
     }
     if cfg!(target_os = "linux") {
         let (_, err, code) = fake.say(&["run", "--device", "metal"]);
-        assert!(err.starts_with("error: --device metal needs macOS, this is linux") && code == 2);
+        assert!(err.starts_with("error: --device metal needs macOS, but this is") && code == 2);
     }
 }

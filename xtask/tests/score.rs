@@ -19,7 +19,7 @@ fn a_score_is_kept_and_stands_next_to_the_next_one() {
     assert!(fake.say(&["list"]).0.contains("0 of 2 days yours, 0 of 3 tasks; a day's tasks"));
     let (out, err, code) = fake.say(&["list", "--score"]);
     assert_eq!(code, 0, "{out}{err}");
-    assert!(out.starts_with("24 requests arrive at once, and day 7's loop serves them"), "{out}");
+    assert!(out.starts_with("24 requests arrive at once and are served by day 7's loop"), "{out}");
     for row in [
         "                                 now\n",
         "  passes of the model              9\n",
@@ -62,7 +62,7 @@ fn a_damaged_file_loses_no_score_and_a_failing_engine_adds_none() {
 
     fake.solve("day01_two.rs", |source| source.replace("one() + one()", "panic!(\"too much\")"));
     let (_, err, code) = fake.say(&["list", "--score"]);
-    assert!(err.contains("too much") && err.contains("day 7's loop did not get through"), "{err}");
+    assert!(err.contains("too much") && err.contains("day 7's loop didn't finish"), "{err}");
     assert!(code == 1 && fake.read(SCORES) == kept);
     fake.write("src/day01_two.rs", "pub fn two() -> u32 { one }");
     let (_, err, code) = fake.say(&["list", "--score"]);

@@ -126,14 +126,14 @@ fn errors_name_the_line() {
     );
     assert_eq!(
         error("// <solution>\n// <solution>"),
-        "line 3: `// <solution>` inside the region of line 2"
+        "line 3: `// <solution>` inside the region that starts on line 2"
     );
     assert_eq!(
         error("// <solution>\n1\n// task 6.1: x"),
         "line 4: task 6.1 inside a marked region"
     );
-    assert!(error("// task 6.0: x").starts_with("line 2: `// task 6.0: x`: a task line reads"));
-    assert!(error("// task 6.1 x").starts_with("line 2: `// task 6.1 x`: a task line reads"));
+    assert!(error("// task 6.0: x").starts_with("line 2: `// task 6.0: x`: expected a task line"));
+    assert!(error("// task 6.1 x").starts_with("line 2: `// task 6.1 x`: expected a task line"));
     assert!(error("// task 6.1:").starts_with("line 2: "));
 }
 
@@ -142,7 +142,7 @@ fn a_region_must_be_a_whole_body_or_whole_items() {
     let task = "// task 6.1: x\n// <solution>\n1;\n// </solution>";
     assert_eq!(
         error(&format!("{task}\n2")),
-        "line 6: code after the solution of task 6.1: the markers must hold the whole body"
+        "line 6: code after the solution of task 6.1: the markers must enclose the whole body"
     );
     assert_eq!(
         error("// task 6.1: x\n// <solution>\n// </solution>"),
@@ -168,12 +168,12 @@ fn a_number_stands_once_and_for_one_day() {
     let twice = body("6.1") + &body("6.1");
     assert_eq!(
         stubs::tasks(&twice).unwrap_err(),
-        "line 8: task 6.1 is numbered twice, first on line 2"
+        "line 8: duplicate task 6.1, first defined on line 2"
     );
     let days = body("6.1") + &body("7.1");
     assert_eq!(
         stubs::stub(&days).unwrap_err(),
-        "line 8: task 7.1 has another day than task 6.1 on line 2"
+        "line 8: task 7.1 is from a different day than task 6.1 on line 2"
     );
 }
 

@@ -96,11 +96,11 @@ const DAY: &str = "src/day01_two.rs";
 fn unwritten_days_follow_and_the_clone_is_clean() {
     let course = Clone::new();
     let (out, err, code) = course.mine.say(&["update"]);
-    assert!(out.contains("Nothing is new: this is what origin has.") && code == 0, "{out}{err}");
+    assert!(out.contains("Already up to date with origin.") && code == 0, "{out}{err}");
     course.moves_on();
     let (out, err, code) = course.mine.say(&["update"]);
     assert!(out.contains("  day 1 takes a number\n"), "{out}{err}");
-    assert!(!out.contains("Moved in the course"), "nothing of it was the reader's: {out}");
+    assert!(!out.contains("The course changed"), "nothing of it was the reader's: {out}");
     assert_eq!(code, 0);
     assert_eq!(course.mine.read(DAY), course.upstream.read(DAY));
     assert_eq!(course.mine.read("README.md"), "two\n");
@@ -116,14 +116,14 @@ fn work_that_is_not_committed_stays_and_moved_signatures_are_listed() {
     course.mine.write(DAY, MINE);
     let out = course.updates_and_keeps(MINE);
     for line in [
-        "Moved in the course; make these changes in src/day01_two.rs (- goes, + comes):\n",
+        "The course changed; make these changes in src/day01_two.rs (- remove, + add):\n",
         "  - pub fn two() -> u32 {\n",
         "  + pub fn two(_times: u32) -> u32 {\n",
         "  + pub fn three() -> u32 {\n",
     ] {
         assert!(out.contains(line), "{line}: {out}");
     }
-    assert!(course.mine.say(&["update"]).0.contains("Nothing is new"));
+    assert!(course.mine.say(&["update"]).0.contains("Already up to date"));
     // And once more, now that the day is committed.
     course.moves(|source| source.replace("pub fn three()", "pub fn three(_times: u32)"));
     let out = course.updates_and_keeps(MINE);
@@ -166,8 +166,8 @@ fn the_readers_settings_change_nothing() {
 fn what_git_has_not_finished_is_named() {
     for (kind, file, words) in [
         ("rebase", "mine.md", "error: no branch is checked out, as in the middle of a rebase"),
-        ("cherry-pick", "mine.md", "error: files of the course are changed: mine.md\n"),
-        ("merge", DAY, "error: nothing was changed; `git status` says what git has not finished"),
+        ("cherry-pick", "mine.md", "error: files of the course have local changes: mine.md\n"),
+        ("merge", DAY, "error: nothing was changed; `git status` shows what git hasn't finished"),
     ] {
         let course = Clone::new();
         course.moves_on();
@@ -217,7 +217,7 @@ fn a_begun_day_stays_when_the_course_renames_or_deletes_it() {
         assert_eq!(code, 0, "{out}{err}");
         let (place, words) = match renamed {
             true => ("src/day01_pair.rs", "  + pub fn two(_times: u32) -> u32 {\n"),
-            false => (DAY, "The course has no day 1 any more; yours stays in src/day01_two.rs."),
+            false => (DAY, "The course no longer has a day 1; yours stays in src/day01_two.rs."),
         };
         assert!(out.contains(words), "{out}{err}");
         assert_eq!(course.mine.read(place), MINE, "{out}{err}");
@@ -245,7 +245,7 @@ fn what_is_in_the_way_is_named_and_nothing_changes() {
         assert_eq!((course.mine.read(DAY).as_str(), code), (MINE, 1));
     };
     course.mine.write("README.md", "my own\n");
-    refused("files of the course are changed: README.md\n");
+    refused("files of the course have local changes: README.md\n");
     course.mine.git(&["commit", "-qm", "mine", "README.md"]);
     refused("you and the course changed the same files: README.md\n");
     assert_eq!(course.mine.read("README.md"), "my own\n");
@@ -255,7 +255,7 @@ fn what_is_in_the_way_is_named_and_nothing_changes() {
 
     let url = course.upstream.root.display().to_string();
     course.mine.git(&["remote", "set-url", "origin", "/nowhere"]);
-    refused("nothing was changed; is the network there");
+    refused("nothing was changed; are you online");
     course.mine.git(&["remote", "set-url", "origin", &url]);
     assert!(course.mine.say(&["update", "--remote", "nobody"]).1.contains("git remote -v"));
 
@@ -267,13 +267,16 @@ fn what_is_in_the_way_is_named_and_nothing_changes() {
     course.mine.write(".git/info/exclude", "notes\n");
     for name in ["new.txt", "notes"] {
         course.mine.write(name, "mine\n");
-        refused(&format!("{name} is in the way: the course has a file {name}"));
+        refused(&format!("{name} is in the way: the course now has a file {name}"));
         assert_eq!(course.mine.read(name), "mine\n");
         std::fs::remove_file(course.mine.path(name)).unwrap();
     }
     std::fs::remove_file(course.mine.path(DAY)).unwrap();
     let (_, err, _) = course.mine.say(&["update"]);
-    assert!(err.contains("src/day01_two.rs is absent: `cargo xtask reset day1`"), "{err}");
+    assert!(
+        err.contains("src/day01_two.rs is missing: restore the stub with `cargo xtask reset day1`"),
+        "{err}"
+    );
     course.mine.write(DAY, MINE);
     course.updates_and_keeps(MINE);
 }
@@ -281,5 +284,5 @@ fn what_is_in_the_way_is_named_and_nothing_changes() {
 #[test]
 fn a_folder_that_is_no_clone_is_told_so() {
     let (_, err, code) = Fake::new().say(&["update"]);
-    assert!(err.contains("is no clone (a downloaded archive?)") && code == 1, "{err}");
+    assert!(err.contains("isn't a clone (a downloaded archive?)") && code == 1, "{err}");
 }

@@ -12,7 +12,7 @@ fn a_save_is_checked_and_a_done_day_leads_on() {
     session.sees("── day 0: one ──");
     session.sees("✓ 0 passed  ✗ 0 failed  ○ 1 not written");
     session.sees("○ not written       0.1   say one");
-    session.sees("To write in src/day00_one.rs:4. The chapter: book/src/day00_one.md");
+    session.sees("Write it in src/day00_one.rs:4. Chapter: book/src/day00_one.md");
     session.sees("waiting for a save of src/day00_one.rs");
     fake.solve("day00_one.rs", |source| source.replace("    1\n", "    2\n"));
     session.sees("✗ failed            0.1   say one");
@@ -29,7 +29,7 @@ fn a_save_is_checked_and_a_done_day_leads_on() {
     session.sees("On to day 1: read book/src/day01_two.md");
     session.sees("○ not written       1.1   twice one");
     fake.solve("day01_two.rs", |source| source);
-    session.sees("That was the last. Every core task is done.");
+    session.sees("That was the last day. Every core task is done.");
     assert_eq!(session.ends(), 0);
 }
 

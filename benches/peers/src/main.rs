@@ -1,8 +1,8 @@
-//! candle-transformers' own Llama beside the reference: one round, as one line of JSON, for `cargo
-//! xtask bench engine --peers`.
+//! Runs one round of candle-transformers' Llama and prints a line of JSON, for `cargo xtask bench
+//! engine --peers`.
 //!
-//! `peers MODEL_DIR BATCH NEW_TOKENS IDS` (IDS as 5,9,77), in f32: prefill and decode of equal
-//! rows, greedy.
+//! `peers MODEL_DIR BATCH NEW_TOKENS IDS` (IDS such as 5,9,77): greedy prefill and decode of equal
+//! rows, in f32.
 
 use anyhow::{ensure, Context as _, Result};
 use candecode::day07_greedy::argmax;
@@ -12,19 +12,19 @@ use serde_json::{json, Value};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// As in the `candecode` command.
+/// The same allocator as in the `candecode` command.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The best token of every row.
+/// Returns the most likely token of every row.
 fn best(logits: &Tensor) -> Result<Vec<u32>> {
     let rows: Vec<Vec<f32>> = logits.to_vec2()?;
     Ok(rows.iter().map(|row| argmax(row)).collect::<candle_core::Result<_>>()?)
 }
 
 fn main() -> Result<()> {
-    // As many threads as ours has; its own for single numbers' work it keeps: CANDLE_NUM_THREADS is
-    // not set.
+    // The same number of threads as our engine. CANDLE_NUM_THREADS isn't set, so candle keeps its
+    // default for elementwise operations.
     if std::env::var_os("RAYON_NUM_THREADS").is_none() {
         std::env::set_var("RAYON_NUM_THREADS", num_cpus::get_physical().max(1).to_string());
     }
@@ -34,9 +34,9 @@ fn main() -> Result<()> {
     let ids: Vec<u32> = args[3].split(',').map(str::parse).collect::<Result<_, _>>()?;
     let text = std::fs::read_to_string(dir.join("config.json")).context("config.json")?;
     let mut json: Value = serde_json::from_str(&text)?;
-    ensure!(json["model_type"] == "llama", "candle-transformers' llama reads Llama models only");
-    // transformers 5 writes it inside `rope_parameters`, where this reader does not look: it would
-    // silently take 10,000.
+    ensure!(json["model_type"] == "llama", "candle-transformers' llama loads only Llama models");
+    // transformers 5 writes `rope_theta` inside `rope_parameters`. candle-transformers doesn't look
+    // there, and would silently use 10,000.
     if let Some(theta) = json["rope_parameters"].get("rope_theta").cloned() {
         json["rope_theta"] = theta;
     }
@@ -60,7 +60,7 @@ fn main() -> Result<()> {
         let decode_s = begun.elapsed().as_secs_f64();
         Ok(json!({ "prefill_s": prefill_s, "decode_s": decode_s, "tokens": tokens }))
     };
-    round(2)?; // warm
+    round(2)?; // warm up
     println!("{}", round(new)?);
     Ok(())
 }

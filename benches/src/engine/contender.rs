@@ -1,4 +1,4 @@
-//! The contenders: each is a command that prints one line of JSON.
+//! The contenders, each of which is a command that prints a line of JSON.
 
 use super::Job;
 use crate::Args;
@@ -24,12 +24,12 @@ impl Contender {
     }
 }
 
-/// Runs a command and parses the last line of its output.
+/// Runs a contender's command and parses the last line of its output.
 pub fn line<T: DeserializeOwned>(name: &str, command: &[String]) -> Result<T> {
     let out = Command::new(&command[0])
         .args(&command[1..])
         .output()
-        .with_context(|| format!("{name} could not be started"))?;
+        .with_context(|| format!("couldn't start {name}"))?;
     let text = String::from_utf8_lossy(&out.stdout);
     let json = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
     json.with_context(|| format!("{name} failed: {}", String::from_utf8_lossy(&out.stderr)))
@@ -74,7 +74,7 @@ pub fn all(args: &Args, job: &Job) -> Result<Vec<Contender>> {
     };
     let candle = std::env::current_exe()?.with_file_name("peers");
     if !candle.exists() {
-        eprintln!("SKIPPED: candle-transformers. {} is not built", candle.display());
+        eprintln!("SKIPPED: candle-transformers. {} isn't built", candle.display());
     }
     for batch in [1, 8].into_iter().filter(|_| candle.exists()) {
         let command = [vec![candle.display().to_string()], words(batch)].concat();
@@ -87,7 +87,7 @@ pub fn all(args: &Args, job: &Job) -> Result<Vec<Contender>> {
         let probe = Command::new(python).args(["-c", &format!("import {needs}")]).output();
         if !probe.is_ok_and(|out| out.status.success()) {
             eprintln!(
-                "SKIPPED: {name}. {python} cannot import {needs}: see \
+                "SKIPPED: {name}. {python} can't import {needs}: see \
                  benches/peers/requirements.txt"
             );
             continue;
@@ -103,7 +103,7 @@ pub fn all(args: &Args, job: &Job) -> Result<Vec<Contender>> {
     Ok(all)
 }
 
-/// Returns the model's files quantized by llama.cpp itself, for both engines to load.
+/// Returns the model's files quantized by llama.cpp, which both engines load.
 fn quantized_files(script: &[String], job: &Job) -> Vec<(&'static str, String)> {
     let mut files = vec![];
     for kind in ["q8_0", "q4_0"] {
@@ -119,7 +119,7 @@ fn quantized_files(script: &[String], job: &Job) -> Vec<(&'static str, String)> 
 pub fn quantized_file(script: &[String], model: &Path, kind: &str) -> Result<String> {
     let mut command = Command::new(&script[0]);
     let out = command.args(&script[1..]).arg(model).arg(kind).output();
-    let out = out.with_context(|| format!("{} could not be started", script[0]))?;
+    let out = out.with_context(|| format!("couldn't start {}", script[0]))?;
     let text = String::from_utf8_lossy(&out.stdout);
     let path = text.lines().last().filter(|_| out.status.success());
     let said = || format!("{} failed: {}", script[1], String::from_utf8_lossy(&out.stderr));

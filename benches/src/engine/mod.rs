@@ -1,8 +1,8 @@
 //! The whole engine: prefill and decode by batch size and weights, the cost of verification,
-//! caches, and speculation. With `--peers` it alternates with candle-transformers, transformers and
-//! llama.cpp, all with the same weights, prompt and greedy sampling.
+//! caches, and speculation. With `--peers`, it alternates with candle-transformers, transformers
+//! and llama.cpp, all with the same weights, prompt and greedy sampling.
 //!
-//! Each run is a process of its own. Memory bandwidth is probed before and after each round. If the
+//! Each run is a separate process. Memory bandwidth is probed before and after each round. If the
 //! two probes differ by more than a tenth, something else was running, and the round is repeated.
 
 mod contender;
@@ -39,8 +39,8 @@ pub fn measure(args: &Args) -> Result<()> {
     let (mut repeated, mut tried) = (0, 0);
     while probes.len() < args.rounds.into() {
         let number = probes.len() + 1;
-        // The contenders alternate, and so does the one that starts: the first may find the machine
-        // in a different state.
+        // The contenders alternate, and each round starts with a different one, because the first
+        // may find the machine in a different state.
         let first = tried * contenders.len() / 3 % contenders.len();
         tried += 1;
         let mut round = vec![];
@@ -61,7 +61,7 @@ pub fn measure(args: &Args) -> Result<()> {
         if (probe[0] / probe[1] - 1.0).abs() > UNSTEADY && repeated < args.rounds {
             repeated += 1;
             let [from, to] = probe.map(|bytes| bytes / 1e9);
-            eprintln!("round {number} again: memory read {from:.0}, then {to:.0} GB/s");
+            eprintln!("repeating round {number}: memory read {from:.0}, then {to:.0} GB/s");
             continue;
         }
         probes.push(probe);

@@ -1,4 +1,4 @@
-//! Our own runs, each in its own process.
+//! Our engine's runs, each in its own process.
 
 use super::best;
 use crate::shared::{cache, request, text_of};
@@ -41,7 +41,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns a run of the engine in f32, for one row, with the fast kernels and a static cache.
+    /// Returns a job that runs the engine in f32, on one row, with the fast kernels and a static
+    /// cache.
     pub fn new(model: PathBuf, device: String, prompt: Vec<u32>, new: usize) -> Self {
         let weights = "f32".to_string();
         let (plain_kernels, growing_cache) = (false, false);
@@ -49,7 +50,7 @@ impl Job {
         Self { what, model, device, prompt, new, batch: 1, weights, plain_kernels, growing_cache }
     }
 
-    /// Returns the command that performs this run.
+    /// Returns the command that runs this job.
     pub fn command(&self) -> Result<Vec<String>> {
         let program = std::env::current_exe()?.display().to_string();
         Ok(vec![program, "--job".to_string(), serde_json::to_string(self)?])
@@ -65,11 +66,11 @@ pub struct Run {
     pub decode_s: f64,
     /// Greedy tokens of the first row.
     pub tokens: Vec<u32>,
-    /// Bytes that each decoding pass reads (our engine only).
+    /// Bytes read per decoding pass (our engine only).
     pub bytes: Option<f64>,
 }
 
-/// A text generated without drafts, and with n-gram drafts of up to `k` tokens.
+/// The times of a text without drafts, and with n-gram drafts of up to `k` tokens.
 #[derive(Serialize, Deserialize)]
 pub struct Drafted {
     pub plain_s: f64,
@@ -150,8 +151,8 @@ fn engine(model: &dyn Model, job: &Job, new: usize) -> Result<Run> {
 /// Numbers of tokens in a verification pass.
 pub const VERIFIED: [usize; 8] = [1, 2, 3, 4, 5, 6, 8, 16];
 
-/// Returns the seconds of a pass over m new tokens, with all their logits, after a prompt. Each is
-/// the fastest of many runs, with the sizes alternating.
+/// Returns the seconds for a pass over m new tokens after a prompt, with the logits of all m. Each
+/// is the fastest of 25 runs, with the sizes alternating.
 fn verify(model: &dyn Model, ids: &[u32]) -> Result<Vec<f64>> {
     let mut cache = StaticCache::new(model.config().num_hidden_layers, ids.len() + 16);
     pass(model, &[ids.to_vec()], &mut cache)?;

@@ -1,4 +1,4 @@
-//! The table of engines in Markdown, and its plot.
+//! The tables of engines in Markdown, and a bar chart.
 
 use super::ours::{Drafted, Run, VERIFIED};
 use super::{Contender, Job};
@@ -15,10 +15,10 @@ pub struct Row {
     /// Tokens per second.
     prefill: f64,
     decode: f64,
-    /// Our engine's speed, as a multiple of this one's.
+    /// Our engine's speed divided by this one's.
     ours_prefill: f64,
     ours_decode: f64,
-    /// Bytes per token, and the fraction of the speed that memory bandwidth allows.
+    /// Bytes per token, and the speed as a fraction of what memory bandwidth allows.
     bytes: Option<f64>,
     roofline: Option<f64>,
     same_tokens: bool,
@@ -81,8 +81,8 @@ pub fn head(args: &Args, job: &Job, probes: &[[f64; 2]]) -> String {
 
 /// Returns the three tables.
 pub fn text(rows: &[Row], verify: &[Vec<f64>], drafted: &[Drafted]) -> String {
-    let mut out = "| engine, weights | batch | prefill, tokens/s | decode, tokens/s | ours is \
-        faster: prefill | decode | MB per token | of the roofline | tokens \
+    let mut out = "| engine, weights | batch | prefill, tokens/s | decode, tokens/s | our \
+        speedup: prefill | decode | MB per token | of the roofline | tokens \
         |\n|---|--:|--:|--:|--:|--:|--:|--:|---|\n"
         .to_string();
     let equal = |same: bool| if same { "equal" } else { "other" };
@@ -104,12 +104,12 @@ pub fn text(rows: &[Row], verify: &[Vec<f64>], drafted: &[Drafted]) -> String {
             equal(row.same_tokens),
         );
     }
-    out += "\n| tokens in a pass | its cost, in passes of one |\n|--:|--:|\n";
+    out += "\n| tokens in a pass | cost, in passes over one |\n|--:|--:|\n";
     for (i, tokens) in VERIFIED.iter().enumerate() {
         let cost = median(verify.iter().map(|seconds| seconds[i] / seconds[0]).collect());
         let _ = writeln!(out, "| {tokens} | {cost:.2} |");
     }
-    out += "\n| drafts of | tokens per pass | faster on the clock | text |\n|--:|--:|--:|---|\n";
+    out += "\n| drafts of | tokens per pass | measured speedup | text |\n|--:|--:|--:|---|\n";
     for (i, row) in drafted[0].rows.iter().enumerate() {
         let gain = median(drafted.iter().map(|all| all.plain_s / all.rows[i].seconds).collect());
         let _ =
@@ -123,7 +123,7 @@ pub fn bars(rows: &[Row], args: &Args) -> String {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.batch == 1).collect();
     let most = rows.iter().map(|row| row.decode).fold(1.0, f64::max);
     let height = 60 + 26 * rows.len();
-    let mut svg = plot::open(height, "Tokens a second of each engine, decoding one text");
+    let mut svg = plot::open(height, "Tokens per second of each engine, decoding one text");
     for (i, Row { name, decode, .. }) in rows.iter().enumerate() {
         let (width, y) = (380.0 * decode / most, 14 + 26 * i);
         let role = if name.starts_with("candecode") { "kept" } else { "known" };
@@ -138,12 +138,12 @@ pub fn bars(rows: &[Row], args: &Args) -> String {
             y + 9,
         );
     }
-    // The paragraph above the table names the kernels; the figure's caption has no room for them.
+    // Leave out the kernels, for lack of room. The paragraph above the table names them.
     let machine = machine();
     let machine = machine.split(", kernels").next().unwrap_or_default();
     let _ = writeln!(
         svg,
-        "<text class=\"note left\" x=\"8\" y=\"{}\">tokens a second, one text; {}, {machine}, \
+        "<text class=\"note left\" x=\"8\" y=\"{}\">tokens per second, one text; {}, {machine}, \
          commit {}</text>\n</svg>",
         height - 18,
         last_part(args.model()),

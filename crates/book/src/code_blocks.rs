@@ -3,7 +3,7 @@
 
 use crate::source::{CodeBlock, Page, Problems};
 
-/// Languages that the pages' highlighter knows, among those a chapter might use.
+/// Languages that the pages' highlighter knows and that a chapter might use.
 const LANGUAGES: [&str; 16] = [
     "bash", "c", "console", "cpp", "diff", "html", "ini", "json", "lua", "markdown", "python",
     "rust", "sh", "text", "toml", "yaml",
@@ -16,13 +16,13 @@ pub fn check(page: &Page, blocks: &[CodeBlock], problems: &mut Problems) {
         let language = block.info.split([',', ' ']).next().unwrap_or_default();
         if !LANGUAGES.contains(&language) {
             let known = LANGUAGES.join(", ");
-            let what = if language.is_empty() { "no language" } else { language };
-            problems.add(at, format!("a code block in {what}: say one of {known}"));
+            let what = if language.is_empty() { "none" } else { language };
+            problems.add(at, format!("unknown code language ({what}): use one of {known}"));
         }
         let body = &page.lines[block.body.clone()];
         let typed = body.iter().find(|l| l.at.file == at.file && !l.text.trim().is_empty());
         if let Some(line) = typed.filter(|_| language == "rust") {
-            let why = "Rust in the book comes from a file that is compiled: {{#include}} it";
+            let why = "Rust in the book must come from a compiled file: {{#include}} it";
             problems.add(&line.at, why);
         }
     }
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn rust_that_was_typed_into_the_chapter_is_a_problem() {
+    fn rust_typed_into_a_chapter_is_a_problem() {
         let found = problems("```rust\n\nlet x = 1;\n```");
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("a.md:3: Rust in the book"), "{found:?}");
@@ -49,8 +49,8 @@ mod tests {
     }
 
     #[test]
-    fn a_language_that_cannot_be_colored_is_a_problem() {
-        assert!(problems("```elisp\n```")[0].starts_with("a.md:1: a code block in elisp: say"));
-        assert!(problems("```\n```")[0].starts_with("a.md:1: a code block in no language"));
+    fn a_language_without_highlighting_is_a_problem() {
+        assert!(problems("```elisp\n```")[0].starts_with("a.md:1: unknown code language (elisp)"));
+        assert!(problems("```\n```")[0].starts_with("a.md:1: unknown code language (none)"));
     }
 }

@@ -1,4 +1,5 @@
-//! Finds the lines of a file that an include names, cuts them out and removes their indentation.
+//! Finds the lines of a file that a directive asks for, cuts them out, and removes their
+//! indentation.
 
 use crate::source::{Line, Origin};
 use std::ops::Range;
@@ -15,16 +16,16 @@ pub fn anchored(all: &[&str], name: &str) -> Result<Range<usize>, String> {
     };
     match (find("ANCHOR:"), find("ANCHOR_END:")) {
         (Some(start), Some(end)) if start < end => Ok(start + 1..end),
-        (Some(_), _) => Err(format!("anchor `{name}` has no `ANCHOR_END: {name}` after it")),
+        (Some(_), _) => Err(format!("`ANCHOR: {name}` has no `ANCHOR_END: {name}` after it")),
         (None, _) => Err(format!("no `ANCHOR: {name}` here")),
     }
 }
 
-/// Returns the lines of a function's signature, including the one that opens its body.
+/// Returns the lines of a function's signature, through the one that ends in `{` or `;`.
 pub fn signature(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String> {
     let start = find(all, &["fn"], name)?;
     let ends = |i: &usize| all[*i].ends_with('{') || all[*i].ends_with(';');
-    let end = (start..all.len()).find(ends).ok_or("this function has no body")?;
+    let end = (start..all.len()).find(ends).ok_or("can't find this signature's end")?;
     Ok(above(all, start, docs)..end + 1)
 }
 
@@ -36,17 +37,17 @@ pub fn item(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String
     let indent = all[start].len() - all[start].trim_start().len();
     let closing = format!("{}}}", " ".repeat(indent));
     let opened = (start..all.len()).find(|&i| all[i].ends_with(['{', ';', '}']));
-    let opened = opened.ok_or("this item has no end")?;
+    let opened = opened.ok_or("can't find this item's end")?;
     if !all[opened].ends_with('{') {
         return Ok(above(all, start, docs)..opened + 1);
     }
-    let end = (opened..all.len()).find(|&i| all[i] == closing).ok_or("this item has no end")?;
+    let end = (opened..all.len()).find(|&i| all[i] == closing).ok_or("can't find this item's end")?;
     Ok(above(all, start, docs)..end + 1)
 }
 
-/// Finds the line that starts the item with that name. A method can be qualified with its type, as
-/// in `Cached::logits`. If several items match, the only public one is used: that picks a type's
-/// own method over a trait's.
+/// Finds the line that starts the item with this name. A method can be qualified with its type, as
+/// in `Cached::logits`. If several items match but only one is public, picks that one: a type's own
+/// method rather than a trait's.
 fn find(all: &[&str], kinds: &[&str], name: &str) -> Result<usize, String> {
     let (within, name) = match name.split_once("::") {
         Some((owner, method)) => (blocks_of(all, owner), method),
@@ -66,11 +67,11 @@ fn find(all: &[&str], kinds: &[&str], name: &str) -> Result<usize, String> {
     match (&found[..], &public[..]) {
         ([one], _) | (_, [one]) => Ok(*one),
         ([], _) => Err(format!("no {} called `{name}` here", kinds.join(" or "))),
-        _ => Err(format!("`{name}` is here several times: use an anchor")),
+        _ => Err(format!("`{name}` is defined more than once: use an anchor")),
     }
 }
 
-/// Returns the lines of all `impl` blocks (or the trait) for the type with this name.
+/// Returns the indices of all lines in `impl` blocks of the type, or in the trait, with this name.
 fn blocks_of(all: &[&str], owner: &str) -> Vec<usize> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let opens = |line: &str| {
@@ -82,7 +83,7 @@ fn blocks_of(all: &[&str], owner: &str) -> Vec<usize> {
     (0..all.len()).filter(|&i| opens(all[i])).flat_map(|start| start..end(start)).collect()
 }
 
-/// Returns the line where an item starts, including its attributes, and its docs if `docs` is set.
+/// Returns the line where an item starts, counting its attributes, and its docs if `docs` is true.
 fn above(all: &[&str], start: usize, docs: bool) -> usize {
     let belongs = |line: &str| match docs {
         true => line.starts_with("///") || line.starts_with("#["),
@@ -92,8 +93,8 @@ fn above(all: &[&str], start: usize, docs: bool) -> usize {
     first.map_or(0, |i| i + 1)
 }
 
-/// Returns the lines of a range without anchors, common indentation, or leading and trailing blank
-/// lines.
+/// Returns the lines of a range without anchor lines, common indentation, or leading and trailing
+/// blank lines.
 pub fn cut(all: &[&str], range: Range<usize>, shown: &str) -> Vec<Line> {
     let file: Rc<str> = shown.into();
     let is_anchor = |line: &str| line.contains("ANCHOR:") || line.contains("ANCHOR_END:");
@@ -113,7 +114,7 @@ pub fn cut(all: &[&str], range: Range<usize>, shown: &str) -> Vec<Line> {
 const OPEN: &str = "// <solution>";
 const CLOSE: &str = "// </solution>";
 
-/// Whether a line opens or closes a solution block.
+/// Returns whether a line opens or closes a solution block.
 pub fn is_marker(line: &str) -> bool {
     matches!(line.trim(), OPEN | CLOSE)
 }
@@ -126,9 +127,9 @@ pub fn refuse_solutions(all: &[&str], range: &Range<usize>) -> Result<(), String
         let end = close.map_or(all.len(), |close| close + 1);
         if open < range.end && range.start < end {
             return Err(format!(
-                "lines {} to {end} are a solution, which the book shows in a fold only, by \
-                 {{{{#reference FILE:NAME}}}}; \
-                 to show what to write, use {{{{#signature FILE:NAME}}}}",
+                "lines {} to {end} are a solution, which the book may show only inside <details>, \
+                 with {{{{#reference FILE:NAME}}}}; \
+                 to show just the signature, use {{{{#signature FILE:NAME}}}}",
                 open + 1
             ));
         }

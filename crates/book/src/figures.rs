@@ -1,5 +1,5 @@
-//! Checks that every figure is an inline SVG that a screen reader can describe and every theme can
-//! color.
+//! Checks that every figure is an inline SVG with a description for screen readers and with colors
+//! that follow the theme.
 
 use crate::source::{Origin, Page, Problems};
 use roxmltree::{Document, Node};
@@ -27,17 +27,17 @@ pub fn check(page: &Page, root: &Path, house: &BTreeSet<String>, problems: &mut 
     let mut before = "";
     for line in &page.lines {
         if line.text.contains("<img") && line.text.contains(".svg") {
-            problems.add(&line.at, "an SVG in an <img> cannot see the theme: {{#include}} it");
+            problems.add(&line.at, "an SVG in an <img> can't follow the theme: {{#include}} it");
         }
         if line.text.starts_with("<svg") {
             if !line.at.file.ends_with(".svg") {
-                problems.add(&line.at, "a figure is a file of figures/: {{#include}} it");
+                problems.add(&line.at, "a figure must be a file in figures/: {{#include}} it");
             } else if figures.insert(line.at.file.clone()) {
                 let text = std::fs::read_to_string(root.join(&*line.at.file)).unwrap_or_default();
                 check_figure(&line.at, &text, house, problems);
             }
             if before != "<figure class=\"fig\">" {
-                problems.add(&line.at, "a figure stands in <figure class=\"fig\">…</figure>");
+                problems.add(&line.at, "a figure must be inside <figure class=\"fig\">…</figure>");
             }
         }
         before = line.text.trim();
@@ -62,34 +62,34 @@ fn check_figure(at: &Origin, text: &str, house: &BTreeSet<String>, problems: &mu
         say(svg, "this <svg> needs role=\"img\"".into());
     }
     if svg.attribute("aria-label").is_none_or(|label| label.trim().is_empty()) {
-        say(svg, "this <svg> needs an aria-label that says what it shows".into());
+        say(svg, "this <svg> needs an aria-label that describes it".into());
     }
     let view = svg.attribute("viewBox").unwrap_or_default().split(' ');
     let view: Vec<f32> = view.flat_map(str::parse).collect();
     if !matches!(view[..], [_, _, width, _] if (600.0..=760.0).contains(&width)) {
-        let why = "this <svg> needs a viewBox 720 wide, as \"0 0 720 200\": \
-                   so all letters are of one size";
+        let why = "this <svg> needs a viewBox about 720 wide, such as \"0 0 720 200\", \
+                   so that text is the same size in all figures";
         say(svg, why.into());
     }
     if svg.attribute("width").is_some() || svg.attribute("height").is_some() {
-        let why = "this <svg> takes its size from the page: no width or height, only a viewBox";
+        let why = "this <svg> gets its size from the page: drop width and height, keep viewBox";
         say(svg, why.into());
     }
     for node in document.descendants().filter(Node::is_element) {
         let name = node.tag_name().name();
         if REFUSED.contains(&name) {
-            say(node, format!("a figure has no <{name}>"));
+            say(node, format!("<{name}> is not allowed in a figure"));
         }
         for attribute in node.attributes() {
             let (key, value) = (attribute.name(), attribute.value());
             if COLORS.contains(&key) && !follows_theme(value) {
-                let why = "is a fixed color: use a class of figures.css";
+                let why = "is a fixed color: use a class from figures.css";
                 say(node, format!("{key}=\"{value}\" {why}"));
             } else if key == "style" {
-                let why = "a figure is styled by the classes of figures.css, not by style=\"…\"";
+                let why = "a figure is styled with classes from figures.css, not with style=\"…\"";
                 say(node, why.into());
             } else if key == "href" && !value.starts_with('#') {
-                say(node, format!("href=\"{value}\" leaves the figure"));
+                say(node, format!("href=\"{value}\" points outside the figure"));
             }
         }
         let classes = node.attribute("class").unwrap_or_default().split_whitespace();
@@ -126,11 +126,11 @@ mod tests {
     }
 
     #[test]
-    fn each_breach_has_its_line() {
+    fn each_problem_is_reported_with_its_line() {
         for (shape, want) in [
             ("<rect fill=\"#fff\"/>", "fill=\"#fff\" is a fixed color"),
-            ("<rect style=\"fill: red\"/>", "a figure is styled by the classes"),
-            ("<style>.x{}</style>", "a figure has no <style>"),
+            ("<rect style=\"fill: red\"/>", "a figure is styled with classes"),
+            ("<style>.x{}</style>", "<style> is not allowed in a figure"),
             ("<rect class=\"boks\"/>", "figures.css has no class `boks`"),
             ("<rect>", "not well-formed: "),
         ] {
@@ -146,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_a_file_and_has_a_frame() {
+    fn a_figure_must_be_a_file_inside_a_figure_element() {
         let mut problems = Problems::default();
         let page = Page::new("a.md", "\n<svg></svg>\n\n<img src=\"a.svg\">\n`<svg>`");
         check(&page, Path::new(""), &BTreeSet::new(), &mut problems);
         let found = problems.list();
         assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found[0].starts_with("a.md:2: a figure is a file"), "{found:?}");
-        assert!(found[1].starts_with("a.md:2: a figure stands in"), "{found:?}");
+        assert!(found[0].starts_with("a.md:2: a figure must be a file"), "{found:?}");
+        assert!(found[1].starts_with("a.md:2: a figure must be inside"), "{found:?}");
     }
 }

@@ -3,8 +3,7 @@
 //! code and figures from files in the repository.
 //!
 //! This replaces mdBook's own include for three reasons: a missing file or anchor is an error with
-//! a line number, a solution is shown in a fold or not at all, and an excerpt loses its
-//! indentation.
+//! a line number, a solution appears only inside `<details>`, and excerpts lose their indentation.
 
 use crate::excerpt::{anchored, cut, is_marker, item, refuse_solutions, signature};
 use crate::live::Lessons;
@@ -45,7 +44,7 @@ pub fn expand(
     Page { lines }
 }
 
-/// Expands a line that contains a directive. `folded` is true inside a fold.
+/// Expands a line that contains a directive. `folded` is true if the line is inside `<details>`.
 fn directive(
     line: &str,
     folded: bool,
@@ -56,7 +55,7 @@ fn directive(
     let kind = |name: &str| line.trim_start_matches([' ', '>']).starts_with(name);
     if (kind("{{#reference ") || kind("{{#variant ")) && !folded {
         return Err(
-            "a reference or a variant stands in <details>: it is for after the check".into()
+            "a reference or a variant must be inside <details>: it's for after the check".into()
         );
     }
     if let Some(target) = argument(line, "variant") {
@@ -68,7 +67,7 @@ fn directive(
     }
 }
 
-/// Returns the argument of a directive, if it is of this kind and has one.
+/// Returns the argument of a directive of this kind. `None` for any other line.
 fn argument<'a>(line: &'a str, kind: &str) -> Option<&'a str> {
     let rest = line.trim().strip_prefix("{{#")?.strip_prefix(kind)?.strip_prefix(' ')?;
     rest.strip_suffix("}}").map(str::trim)
@@ -89,16 +88,16 @@ fn map(day: &str, dir: &Path) -> Result<Vec<Line>, String> {
     let at = |line| Origin { file: format!("book/src/{MAP}").into(), line };
     let day = number.trim_start_matches('0');
     let day = if day.is_empty() { "0" } else { day };
-    let caption = format!("<figcaption>The map of the course. You are at day {day}.</figcaption>");
+    let caption = format!("<figcaption>The map of the course. You are on day {day}.</figcaption>");
     let lines = std::iter::once("<figure class=\"fig\">").chain(figure.lines());
     let lines = lines.chain([caption.as_str(), "</figure>"]);
     Ok(lines.enumerate().map(|(i, text)| Line { text: text.into(), at: at(i) }).collect())
 }
 
-/// Returns an alternative solution, `dayNN:name`, as the lines of a diff against the reference. The
-/// edits come from `tests/mistakes/dayNN.toml`.
+/// Returns an alternative solution, `dayNN:name`, as the lines of a diff from the reference. Its
+/// edits are in `tests/mistakes/dayNN.toml`.
 fn variant(target: &str, root: &Path) -> Result<Vec<Line>, String> {
-    let (day, name) = target.split_once(':').ok_or("{{#variant dayNN:NAME}} was expected")?;
+    let (day, name) = target.split_once(':').ok_or("expected {{#variant dayNN:NAME}}")?;
     let shown = format!("tests/mistakes/{day}.toml");
     let text = std::fs::read_to_string(root.join(&shown)).map_err(|e| format!("{shown}: {e}"))?;
     let table: toml::Table = text.parse().map_err(|e| format!("{shown}: {e}"))?;
@@ -135,12 +134,12 @@ fn included(
     let inner = directive.trim_end().strip_prefix("{{#").and_then(|d| d.strip_suffix("}}"));
     let words: Vec<&str> = match inner {
         Some(inner) => inner.split_whitespace().collect(),
-        None => return Err("a {{#…}} stands on a line of its own (write \\{{# for text)".into()),
+        None => {
+            return Err("a {{#…}} must be on its own line (write \\{{# to show it as text)".into())
+        }
     };
     let (&[kind, target] | &[kind, target, "docs"]) = &words[..] else {
-        return Err(format!(
-            "cannot read {directive:?}: {{{{#include FILE:ANCHOR}}}} was expected"
-        ));
+        return Err(format!("cannot parse {directive:?}: expected {{{{#include FILE:ANCHOR}}}}"));
     };
     let (file, part) = match target.split_once(':') {
         Some((file, part)) => (file, Some(part)),
@@ -165,7 +164,7 @@ fn included(
         }
         _ => {
             return Err(format!(
-            "no {{{{#{kind}}}}}: there are include, item, live, map, reference, signature, variant"
+            "unknown {{{{#{kind}}}}}: use include, item, live, map, reference, signature or variant"
         ))
         }
     };
@@ -184,7 +183,7 @@ fn included(
         lines.retain(|l| !l.text.trim().is_empty() && !l.text.starts_with("<?xml"));
     }
     if let Some(line) = lines.iter().find(|l| l.text.contains("{{#")) {
-        problems.add(&line.at, "an included file includes nothing further");
+        problems.add(&line.at, "an included file can't contain directives of its own");
     }
     for line in &mut lines {
         line.text = format!("{prefix}{}", line.text).trim_end().to_string();
@@ -192,7 +191,7 @@ fn included(
     Ok(lines)
 }
 
-/// Returns a path as messages show it: relative to the repository, without `..`.
+/// Formats a path for messages: relative to the repository, without `..`.
 pub fn shown_name(path: &Path, root: &Path) -> String {
     let full = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     full.strip_prefix(root).unwrap_or(&full).display().to_string().replace('\\', "/")
@@ -241,7 +240,7 @@ struct Two(u8, u8);
     }
 
     #[test]
-    fn an_anchor_is_cut_out_and_loses_its_indentation() {
+    fn an_anchored_excerpt_loses_its_indentation() {
         let (lines, problems) = page("x\n> {{#include code.rs:core}}");
         assert_eq!(problems, [""; 0]);
         assert_eq!(lines, ["x", "> let b = 1;", ">   a + b"]);
@@ -270,7 +269,7 @@ struct Two(u8, u8);
     }
 
     #[test]
-    fn the_reference_is_shown_in_a_fold_only() {
+    fn the_reference_is_shown_only_inside_details() {
         let (lines, problems) = page("<details>\n{{#reference code.rs:long}}\n</details>");
         assert_eq!(problems, [""; 0]);
         let body =
@@ -278,7 +277,7 @@ struct Two(u8, u8);
         assert_eq!(lines[1..lines.len() - 1], body);
         let (_, problems) = page("<details>\n</details>\n{{#reference code.rs:long}}");
         assert!(
-            problems[0].starts_with("a.md:3: a reference or a variant stands in"),
+            problems[0].starts_with("a.md:3: a reference or a variant must be inside"),
             "{problems:?}"
         );
     }
@@ -292,7 +291,7 @@ struct Two(u8, u8);
         assert_eq!(item(&code, "A::x", false), Ok(1..4));
         assert_eq!(item(&code, "C::x", false), Ok(6..9));
         assert!(item(&code, "D::x", false).is_err());
-        assert!(item(&code, "x", false).unwrap_err().contains("several times"));
+        assert!(item(&code, "x", false).unwrap_err().contains("more than once"));
         let code: Vec<&str> = "impl A {\n    pub fn x() {\n    }\n}\n\
              impl B for A {\n    fn x() {\n        2\n    }\n}"
             .lines()
@@ -306,18 +305,21 @@ struct Two(u8, u8);
         assert_eq!(lines, [""; 0]);
         assert!(problems[0].contains("lines 14 to 16 are a solution"), "{problems:?}");
         let all = ["a", "  // <solution>", "b"];
-        assert!(refuse_solutions(&all, &(2..3)).is_err(), "an open one reaches to the end");
+        assert!(
+            refuse_solutions(&all, &(2..3)).is_err(),
+            "an unclosed solution extends to the end of the file"
+        );
         assert!(refuse_solutions(&all, &(0..1)).is_ok());
     }
 
     #[test]
-    fn what_is_not_there_is_a_problem_with_a_line() {
+    fn missing_things_are_reported_with_their_line() {
         for (line, want) in [
             ("{{#include gone.rs}}", "a.md:2: gone.rs: "),
             ("{{#include code.rs:gone}}", "a.md:2: code.rs: no `ANCHOR: gone` here"),
             ("{{#include code.rs:4:5}}", "a.md:2: code.rs: no `ANCHOR: 4:5` here"),
             ("{{#signature code.rs:gone}}", "a.md:2: code.rs: no fn called `gone`"),
-            ("see {{#include code.rs}}", "a.md:2: a {{#…}} stands on a line of its own"),
+            ("see {{#include code.rs}}", "a.md:2: a {{#…}} must be on its own line"),
             ("{{#title x}}", "a.md:2: "),
         ] {
             let (_, problems) = page(&format!("\n{line}"));

@@ -1,5 +1,4 @@
-//! Checks that every link within the book leads somewhere, and that nothing is loaded from the
-//! network.
+//! Checks that no link within the book is dead, and that pages load nothing from the network.
 
 use crate::source::{Origin, Page, Problems};
 use mdbook_markdown::pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Parser, Tag};
@@ -7,12 +6,12 @@ use regex::Regex;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
-/// A link as written, and the page it is on (relative to the book's sources).
+/// A link as written, with its page (relative to the book's sources).
 pub struct Link {
     pub page: PathBuf,
     pub at: Origin,
     pub target: String,
-    /// Whether the browser loads the target by itself, as it does an image.
+    /// Whether the browser loads the target without a click, as with images.
     pub fetched: bool,
 }
 
@@ -51,7 +50,7 @@ pub fn collect(path: &Path, page: &Page, problems: &mut Problems) -> anyhow::Res
         }
     }
     for (offset, name) in undefined {
-        problems.add(&page.at(&text, offset), format!("no link [{name}] is defined on this page"));
+        problems.add(&page.at(&text, offset), format!("link [{name}] isn't defined on this page"));
     }
     Ok(found)
 }
@@ -71,7 +70,7 @@ pub fn anchors(
         if !ids.insert(id.to_string()) {
             let written = page.lines.iter().find(|l| l.text.contains(&format!("\"{id}\"")));
             if let Some(line) = written.or(page.lines.first()) {
-                problems.add(&line.at, format!("the id `{id}` is twice on this page"));
+                problems.add(&line.at, format!("the id `{id}` occurs more than once on this page"));
             }
         }
     }
@@ -100,13 +99,13 @@ fn follow(link: &Link, anchors: &Anchors, src: &Path) -> Result<(), String> {
     let path = match file {
         "" => link.page.clone(),
         _ => join(link.page.parent().unwrap_or(Path::new("")), file)
-            .ok_or_else(|| format!("{file} lies outside the book"))?,
+            .ok_or_else(|| format!("{file} is outside the book"))?,
     };
     match anchors.get(&path) {
         Some(ids) if anchor.is_empty() || ids.contains(anchor) => Ok(()),
         Some(_) => Err(format!("{} has no #{anchor}", path.display())),
         None if path.extension().is_some_and(|ending| ending == "md") => {
-            Err(format!("{file} is no page of the book"))
+            Err(format!("{file} isn't a page of the book"))
         }
         None if src.join(&path).is_file() => Ok(()),
         None => Err(format!("{file}: no such file")),
@@ -152,15 +151,15 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_nowhere_has_its_line() {
+    fn a_dead_link_is_reported_with_its_line() {
         for (text, want) in [
-            ("[x](gone.md)", "a.md:2: gone.md is no page of the book"),
+            ("[x](gone.md)", "a.md:2: gone.md isn't a page of the book"),
             ("[x](#kv-cash)", "a.md:2: a.md has no #kv-cash"),
-            ("[x](../src/lib.rs)", "a.md:2: ../src/lib.rs lies outside the book"),
+            ("[x](../src/lib.rs)", "a.md:2: ../src/lib.rs is outside the book"),
             ("![x](x.png)", "a.md:2: x.png: no such file"),
             ("![x](https://a.b/x.png)", "a.md:2: https://a.b/x.png would be fetched"),
             ("<a href='deep/b.md#two'>x</a>", "a.md:2: deep/b.md has no #two"),
-            ("[x][gone]", "a.md:2: no link [gone] is defined"),
+            ("[x][gone]", "a.md:2: link [gone] isn't defined"),
         ] {
             let found = problems(&format!("\n{text}"));
             assert_eq!(found.len(), 1, "{text}: {found:?}");
@@ -169,10 +168,10 @@ mod tests {
     }
 
     #[test]
-    fn an_id_given_twice_is_a_problem() {
+    fn a_duplicate_id_is_a_problem() {
         let mut problems = Problems::default();
         let page = Page::new("a.md", "x\n<b id=\"one\"></b>");
         let _ = anchors("<h1 id=\"one\"></h1><b id=\"one\"></b>", &page, &mut problems);
-        assert_eq!(problems.list(), ["a.md:2: the id `one` is twice on this page"]);
+        assert_eq!(problems.list(), ["a.md:2: the id `one` occurs more than once on this page"]);
     }
 }

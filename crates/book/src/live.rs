@@ -1,8 +1,8 @@
-//! `{{#live NAME}}`: an interactive figure, placed under the static picture that it starts from.
+//! `{{#live NAME}}`: an interactive figure, placed below the static picture that it starts from.
 //!
-//! A live figure is a script, `book/src/live/figures/NAME.js`, that calls the lessons, compiled to
-//! WebAssembly (`crates/live`). If this machine can't compile for WebAssembly, the book keeps its
-//! static pictures and names the missing target.
+//! A live figure is a script, `book/src/live/figures/NAME.js`, that calls the lessons
+//! (`crates/live`), which are compiled to WebAssembly. If this machine can't compile for
+//! WebAssembly, the book keeps its static pictures and names the missing target.
 
 use crate::source::{Line, Origin};
 use anyhow::{bail, Context, Result};
@@ -23,11 +23,11 @@ const MODEL: &str = "models/story-230k";
 const TARGET: &str = "wasm32-unknown-unknown";
 
 /// Text in place of a live figure when JavaScript is off.
-const SLEEPING: &str = "With JavaScript this figure answers when you touch it.";
+const SLEEPING: &str = "With JavaScript, this figure is interactive.";
 
 /// Text in place of a live figure when the lessons weren't compiled.
 const STILL: &str =
-    "This figure can answer: <code>rustup target add wasm32-unknown-unknown</code>, \
+    "To make this figure interactive, run <code>rustup target add wasm32-unknown-unknown</code>, \
                      then build the book again.";
 
 /// The source of the days' code in the figures.
@@ -37,7 +37,7 @@ pub enum Days {
     None,
     /// The reference.
     Reference,
-    /// The reader's own code, with the reference for days not yet begun.
+    /// The reader's own code, with the reference for days that the reader hasn't started.
     Mine,
 }
 
@@ -51,12 +51,12 @@ impl Days {
             "" => Ok(Self::Reference),
             "still" => Ok(Self::None),
             "mine" => Ok(Self::Mine),
-            other => bail!("CANDECODE_BOOK is {other:?}: `still` or `mine` was expected"),
+            other => bail!("CANDECODE_BOOK is {other:?}: expected `still` or `mine`"),
         }
     }
 }
 
-/// The lessons compiled for a page, if any.
+/// The lessons compiled for the pages, if any.
 pub struct Lessons {
     wasm: Option<Vec<u8>>,
     /// The known mistakes that figures can switch on, as compiled lessons, by name.
@@ -85,8 +85,8 @@ impl Lessons {
         let target = root.join("target/live");
         if !target.join(TARGET).exists() {
             eprintln!(
-                "The first time the live figures are compiled: some minutes on two cores \
-                 (`cargo xtask book --still` leaves them out)."
+                "Compiling the live figures for the first time: a few minutes on two cores \
+                 (`cargo xtask book --still` skips them)."
             );
         }
         if days == Days::Mine {
@@ -98,7 +98,7 @@ impl Lessons {
         Ok(Self { wasm: Some(wasm), mistakes: mistakes(&target)?, yours: None })
     }
 
-    /// Returns the lines that stand in a chapter for the live figure with this name.
+    /// Returns the lines that replace the directive for the live figure with this name.
     pub fn placeholder(&self, name: &str, root: &Path) -> Result<Vec<Line>, String> {
         let script = format!("{SCRIPTS}/{name}.js");
         if !root.join(&script).is_file() {
@@ -112,8 +112,8 @@ impl Lessons {
         Ok(vec![Line { text, at: Origin { file: script.into(), line: 1 } }])
     }
 
-    /// Replaces a directory with the scripts that hold the lessons and the model. Without compiled
-    /// lessons, the directory is only removed.
+    /// Replaces a directory with the scripts that contain the lessons and the model. Without
+    /// compiled lessons, just removes the directory.
     ///
     /// # Errors
     /// If a file can't be read or written.
@@ -155,8 +155,8 @@ pub fn compile_to(root: &Path, target: &Path, features: &str, to: &Path) -> Resu
     fs::write(to, wasm).with_context(|| to.display().to_string())
 }
 
-/// Returns the days that the reader has begun, and the cargo features that take all other days from
-/// the reference.
+/// Returns the days that the reader has started, and the cargo features that use the reference for
+/// all others.
 fn mixture(root: &Path) -> Result<(Vec<u32>, String)> {
     let dir = root.join("solutions");
     let (mut yours, mut features) = (Vec::new(), Vec::new());
@@ -174,12 +174,12 @@ fn mixture(root: &Path) -> Result<(Vec<u32>, String)> {
         }
     }
     yours.sort_unstable();
-    // If no day has been begun, this is the same build as the reference's.
+    // If no day has been started, use the same features as the reference, to share its build.
     let features = if yours.is_empty() { "ref".to_string() } else { features.join(",") };
     Ok((yours, features))
 }
 
-/// Whether any of a day's tasks has been written. In the stub, every task is a `todo!`.
+/// Returns whether any of a day's tasks has been written. In the stub, every task is a `todo!`.
 fn begun(mine: &str, reference: &str) -> bool {
     let code = mine.lines().filter(|line| !line.trim_start().starts_with("//"));
     let left = code.filter(|line| line.contains("todo!(")).count();
@@ -187,7 +187,7 @@ fn begun(mine: &str, reference: &str) -> bool {
     !mine.is_empty() && left < tasks
 }
 
-/// Returns the lessons compiled by `cargo maintain live-mistakes`: names and WebAssembly.
+/// Returns the lessons compiled by `cargo maintain live-mistakes`, as names and WebAssembly.
 fn mistakes(target: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let Ok(entries) = fs::read_dir(target.join("mistakes")) else { return Ok(Vec::new()) };
     let mut found = Vec::new();
@@ -238,7 +238,7 @@ fn said(program: &str, args: &[&str]) -> Option<String> {
 /// minutes, and the savings disappear once both files are gzipped.)
 fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> Result<Vec<u8>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Leave out the library that the tests use: building it too would rule out link-time
+    // Build only the cdylib, not the library that the tests use, which would rule out link-time
     // optimization.
     cargo.current_dir(root).args([
         "rustc",
@@ -252,17 +252,17 @@ fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> R
         .args(["--target", TARGET, "--target-dir"])
         .arg(target)
         .args(["--features", features]);
-    // On a terminal, cargo shows its progress.
+    // On a terminal, let cargo show its progress.
     cargo.args((!std::io::stderr().is_terminal()).then_some("--quiet"));
     if let StandardLibrary::Source(library) = std {
-        // As in crates/maintain/scripts/wasm-check.sh: lets a stable compiler build its own
-        // standard library.
+        // Lets a stable compiler build its own standard library, as in
+        // crates/maintain/scripts/wasm-check.sh.
         cargo.args(["-Zbuild-std=std,panic_abort"]).env("RUSTC_BOOTSTRAP", "1");
         cargo.env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
     }
-    let status = cargo.status().context("cargo could not be started")?;
+    let status = cargo.status().context("cannot start cargo")?;
     if !status.success() {
-        bail!("the live figures do not compile (`cargo xtask book --still` leaves them out)");
+        bail!("the live figures don't compile (`cargo xtask book --still` skips them)");
     }
     let wasm = target.join(TARGET).join("live/candecode_live.wasm");
     fs::read(&wasm).with_context(|| wasm.display().to_string())
@@ -280,7 +280,7 @@ fn quoted(bytes: &[u8]) -> String {
     format!("\"{}\"", base64::engine::general_purpose::STANDARD.encode(bytes))
 }
 
-/// Writes a classic (non-module) script that passes data to `live.js`.
+/// Writes a classic script (not a module) that passes data to `live.js`.
 fn write_part(to: &Path, name: &str, data: &str) -> Result<()> {
     let path = to.join(format!("{name}.js"));
     fs::write(&path, format!("candecode.part(\"{name}\", {data});\n"))
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_begun_when_a_task_is_written() {
+    fn a_day_is_started_once_a_task_is_written() {
         let reference = "// task 8.1: a\n// <solution>\n1\n// task 8.2: b\n// <solution>\n2\n";
         let todo = |n| format!("// task 8.{n}: x\n    todo!(\n        \"day 8, task {n}: x\"\n)\n");
         assert!(!begun(&(todo(1) + &todo(2)), reference));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_book_has_its_parts_and_a_still_one_has_none() {
+    fn a_live_book_gets_its_parts_and_a_still_one_gets_none() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let out = std::env::temp_dir().join(format!("book-tool-live-{}", std::process::id()));
         fs::create_dir_all(&out).unwrap();

@@ -2,8 +2,8 @@
 //!
 //! `mdbook build book` runs it, as configured in `book/book.toml`, with the book on standard input.
 //! `cargo xtask book` doesn't need mdBook installed: it runs the same steps through mdBook's
-//! library and then checks the finished pages. Every problem is an error with a file and a line,
-//! never a warning.
+//! library and then checks the finished pages. Problems are errors with a file and a line, never
+//! warnings.
 #![warn(missing_docs)]
 
 mod code_blocks;
@@ -24,11 +24,11 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The book's preprocessor for mdBook: without a command it reads a book as JSON, and writes it.
+/// The book's preprocessor for mdBook: without a command, reads a book as JSON and writes it back.
 #[derive(Parser)]
 #[command(name = "book-tool")]
 struct Cli {
-    /// The repository, if not the one that this was built in.
+    /// The repository's root.
     #[arg(long, global = true, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))]
     root: PathBuf,
     #[command(subcommand)]
@@ -37,22 +37,22 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Build the book into book/book, and check the pages.
+    /// Build the book in book/book and check the pages.
     Build {
         /// Open the book in a browser.
         #[arg(long)]
         open: bool,
     },
-    /// Compile the lessons of a copy of the course for a page, into a file.
+    /// Compile the lessons of a copy of the course to WebAssembly.
     #[command(hide = true)]
     Lessons {
         /// The features of `candecode-live`.
         #[arg(long)]
         features: String,
-        /// The folder for cargo's build.
+        /// Cargo's target directory.
         #[arg(long)]
         target_dir: PathBuf,
-        /// The file to write.
+        /// The output file.
         #[arg(long)]
         to: PathBuf,
     },
@@ -72,7 +72,10 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<()> {
     let Some(command) = cli.command else {
         let input = std::io::stdin();
-        ensure!(!input.is_terminal(), "mdBook starts this; `cargo xtask book` builds the book");
+        ensure!(
+            !input.is_terminal(),
+            "mdBook runs this program; to build the book, run `cargo xtask book`"
+        );
         return render::preprocess(input.lock(), std::io::stdout().lock(), Days::asked_for()?);
     };
     let root = cli.root;
@@ -100,6 +103,6 @@ fn open_browser(file: &str) {
         _ => "xdg-open",
     };
     if std::process::Command::new(opener).arg(file).spawn().is_err() {
-        eprintln!("{opener} could not be started; open {file} by hand");
+        eprintln!("couldn't start {opener}; open {file} yourself");
     }
 }

@@ -1,7 +1,7 @@
 //! Converts LaTeX between dollar signs to MathML, so that pages need no JavaScript and no network.
 //!
-//! Inline formulas are `$…$`. Display formulas are `$$…$$`, preferably on lines of their own. Code
-//! is left alone, and `\$` is a literal dollar. Characters that Markdown could misread inside a
+//! Inline formulas are `$…$`. Display formulas are `$$…$$`, preferably on their own lines. Code is
+//! left alone, and `\$` is a literal dollar sign. Characters that Markdown could misread inside a
 //! formula are written as numeric entities.
 
 use crate::mathml::{mathml, DisplayMode};
@@ -15,7 +15,7 @@ pub fn render(page: Page, problems: &mut Problems) -> Page {
     inline(page, problems)
 }
 
-/// Replaces each `$$…$$` that has its lines to itself. Markdown never sees its contents.
+/// Replaces each `$$…$$` that is alone on its lines. Markdown never sees its contents.
 fn display_blocks(page: Page, problems: &mut Problems) -> Page {
     let blocks = page.code_blocks(&mut Problems::default());
     let in_code = |i: usize| blocks.iter().any(|b| b.body.contains(&i));
@@ -62,7 +62,7 @@ fn display_blocks(page: Page, problems: &mut Problems) -> Page {
     Page { lines: out }
 }
 
-/// Returns the lines up to the one that ends with `$$`, and their number.
+/// Returns the lines through the one that ends with `$$`, and how many there are.
 fn closing(lines: &[Line]) -> Option<(String, usize)> {
     let mut latex = String::new();
     for (i, line) in lines.iter().enumerate() {
@@ -107,8 +107,8 @@ fn inline(page: Page, problems: &mut Problems) -> Page {
             }
             Event::Text(_) if !in_code => {
                 if let Some(offset) = lone_dollar(&text, range) {
-                    let why = "a dollar without its pair: write \\$ for a dollar sign, \
-                               and in a table \\mid or \\vert for |";
+                    let why = "an unpaired dollar: write \\$ for a dollar sign, \
+                               and in a table, \\mid or \\vert for |";
                     problems.add(&page.at(&text, offset), why);
                 }
                 continue;
@@ -140,16 +140,16 @@ fn lone_dollar(text: &str, range: Range<usize>) -> Option<usize> {
     dollars.into_iter().find(|&i| !text[..i].ends_with('\\'))
 }
 
-/// Returns the formulas in a line of raw HTML, such as a caption, where Markdown isn't parsed.
+/// Returns the formulas in a line of raw HTML, such as a caption. Markdown isn't parsed there.
 fn in_html(line: &str, in_figure: &mut bool) -> Result<Vec<(Range<usize>, String)>, String> {
     let figure = *in_figure || line.contains("<svg");
     *in_figure = figure && !line.contains("</svg");
     if line.contains('`') && !line.trim_start().starts_with("<!--") {
-        return Err("Markdown is not read inside HTML: write <code>…</code> for `…`".into());
+        return Err("Markdown isn't parsed inside HTML: write <code>…</code> for `…`".into());
     }
     let dollars: Vec<usize> = line.match_indices('$').map(|(i, _)| i).collect();
     if dollars.len() % 2 == 1 || (figure && !dollars.is_empty()) {
-        return Err("a dollar inside HTML, and no formula: write &#36;".into());
+        return Err("a dollar inside HTML that isn't part of a formula: write &#36;".into());
     }
     let formula = |pair: &[usize]| {
         let html = mathml(&line[pair[0] + 1..pair[1]], DisplayMode::Inline)?;
@@ -158,7 +158,7 @@ fn in_html(line: &str, in_figure: &mut bool) -> Result<Vec<(Range<usize>, String
     dollars.chunks(2).map(formula).collect()
 }
 
-/// Replaces each formula's source with its HTML, which is a single line.
+/// Replaces each formula's source with its HTML, which has no line breaks.
 fn replace(page: Page, text: &str, formulas: Vec<(Range<usize>, String)>) -> Page {
     let mut lines = Vec::new();
     let mut line = String::new();

@@ -45,7 +45,7 @@ fn a_displayed_formula_keeps_its_list_or_note() {
 }
 
 #[test]
-fn nothing_inside_means_anything_to_markdown() {
+fn markdown_syntax_inside_a_formula_is_escaped() {
     let (lines, problems) = rendered("| a |\n|---|\n| $a * b_c * [d](e) < f \\mid g \\& h$ |");
     assert_eq!(problems, [""; 0]);
     let text: String = lines[2].split('>').flat_map(|t| t.split('<').next()).collect();
@@ -56,7 +56,7 @@ fn nothing_inside_means_anything_to_markdown() {
 }
 
 #[test]
-fn a_caption_may_hold_a_formula_and_a_figure_may_not() {
+fn a_caption_can_contain_a_formula_but_a_figure_cannot() {
     let (lines, problems) =
         rendered("<figure>\n<figcaption>So $d_k$, $x$.</figcaption>\n</figure>");
     assert_eq!(problems, [""; 0]);
@@ -66,17 +66,17 @@ fn a_caption_may_hold_a_formula_and_a_figure_may_not() {
         let (_, problems) = rendered(html);
         assert!(problems[0].contains("a dollar inside HTML"), "{html}: {problems:?}");
     }
-    assert!(rendered("<p>a `b` c</p>").1[0].starts_with("a.md:1: Markdown is not read"));
+    assert!(rendered("<p>a `b` c</p>").1[0].starts_with("a.md:1: Markdown isn't parsed"));
 }
 
 #[test]
-fn a_bad_formula_is_named_with_its_line() {
+fn a_bad_formula_is_reported_with_its_line() {
     for (text, want) in [
-        ("$\\fraq{a}{b}$", "a.md:2: cannot read the formula `\\fraq{a}{b}`: "),
-        ("$$\n\\frac{a\n$$", "a.md:2: cannot read the formula `\\frac{a`: "),
+        ("$\\fraq{a}{b}$", "a.md:2: cannot parse the formula `\\fraq{a}{b}`: "),
+        ("$$\n\\frac{a\n$$", "a.md:2: cannot parse the formula `\\frac{a`: "),
         ("$$\nx", "a.md:2: this $$ has no closing $$"),
-        ("it costs $5", "a.md:2: a dollar without its pair"),
-        ("| a |\n|---|\n| $a | b$ |", "a.md:4: a dollar without its pair"),
+        ("it costs $5", "a.md:2: an unpaired dollar"),
+        ("| a |\n|---|\n| $a | b$ |", "a.md:4: an unpaired dollar"),
     ] {
         let (_, problems) = rendered(&format!("\n{text}"));
         assert!(!problems.is_empty(), "{text}");

@@ -3,10 +3,10 @@
 pub use pulldown_latex::config::DisplayMode;
 use pulldown_latex::{push_mathml, Parser, RenderConfig, Storage};
 
-/// Returns a formula as MathML, or a message about what is wrong with it.
+/// Returns a formula as MathML, or an error message.
 pub fn mathml(latex: &str, mode: DisplayMode) -> Result<String, String> {
     let latex = latex.trim();
-    let wrong = |why: &str| format!("cannot read the formula `{latex}`: {why}");
+    let wrong = |why: &str| format!("cannot parse the formula `{latex}`: {why}");
     if latex.is_empty() {
         return Err("this formula is empty".into());
     }
@@ -22,13 +22,13 @@ pub fn mathml(latex: &str, mode: DisplayMode) -> Result<String, String> {
     let config = RenderConfig { display_mode: mode, ..RenderConfig::default() };
     push_mathml(&mut html, Parser::new(latex, &storage), config)
         .map_err(|e| wrong(&e.to_string()))?;
-    // The renderer leaves out a space before this attribute for `\\Bigl(`.
+    // For `\Bigl(`, the renderer omits the space before this attribute.
     let html = html.replace("\"minsize=", "\" minsize=");
     // TeX puts no space around a slash.
     Ok(guard(&html.replace("<mo>/</mo>", "<mo lspace=\"0\" rspace=\"0\">/</mo>")))
 }
 
-/// Puts MathML on one line and escapes everything between the tags that Markdown could interpret.
+/// Puts MathML on one line, and escapes everything between tags that Markdown could interpret.
 fn guard(html: &str) -> String {
     let mut out = String::with_capacity(html.len() * 2);
     let mut rest = html;

@@ -23,8 +23,8 @@ struct Prepared {
     links: Vec<Link>,
 }
 
-/// Builds the book in the repository at `root` and checks the pages. Returns the path of the first
-/// page.
+/// Builds the book in the repository at `root` and checks its pages. Returns the path of
+/// `index.html`.
 ///
 /// # Errors
 /// A list of all problems, each with file and line, or mdBook's own error.
@@ -36,7 +36,7 @@ pub fn build(root: &Path, days: Days) -> Result<PathBuf> {
     let src = book.source_dir();
     let out = book.root.join(&book.config.build.build_dir);
     let prepared = prepare(root, &src, &mut book.book, days)?;
-    book.build().context("mdBook could not render the book")?;
+    book.build().context("mdBook couldn't render the book")?;
     check_rendered(&src, &out, &prepared)?;
     let warnings = String::from_utf8_lossy(&log.text()).trim_end().to_string();
     ensure!(warnings.is_empty(), "{warnings}");
@@ -45,8 +45,8 @@ pub fn build(root: &Path, days: Days) -> Result<PathBuf> {
     Ok(index)
 }
 
-/// Collects mdBook's log. mdBook only warns about unbalanced tags and the like; here they fail the
-/// build.
+/// Collects mdBook's log. mdBook only warns about unbalanced tags and the like; [`build`] treats
+/// these warnings as errors.
 #[derive(Default)]
 struct Log(Mutex<Vec<u8>>);
 
@@ -80,9 +80,9 @@ fn load(root: &Path) -> Result<MDBook> {
 /// A list of all problems, each with file and line.
 pub fn preprocess(input: impl Read, output: impl Write, days: Days) -> Result<()> {
     let (context, mut book) = parse_input(input)
-        .with_context(|| format!("not a book of mdBook {}", mdbook_preprocessor::MDBOOK_VERSION))?;
-    let dir = context.root.canonicalize().context("the book is gone")?;
-    let root = dir.parent().context("a book lies in a repository")?;
+        .with_context(|| format!("not an mdBook {} book", mdbook_preprocessor::MDBOOK_VERSION))?;
+    let dir = context.root.canonicalize().context("the book's folder is gone")?;
+    let root = dir.parent().context("the book must be inside a repository")?;
     prepare(root, &dir.join(&context.config.book.src), &mut book, days)?;
     Ok(serde_json::to_writer(output, &book)?)
 }

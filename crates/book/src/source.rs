@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 
-/// A file, relative to the repository as in messages, and a line number, starting at 1.
+/// A file (relative to the repository) and a line number (from 1), for messages.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin {
     pub file: Rc<str>,
@@ -24,7 +24,8 @@ pub struct Page {
     pub lines: Vec<Line>,
 }
 
-/// A fenced code block: its info string and the indices of its lines, fences excluded.
+/// A fenced code block: its info string, the index of its opening fence, and those of the lines
+/// between the fences.
 #[derive(Debug, PartialEq)]
 pub struct CodeBlock {
     pub info: String,
@@ -48,7 +49,7 @@ impl Page {
         self.lines.iter().flat_map(|line| [line.text.as_str(), "\n"]).collect()
     }
 
-    /// Returns the origin of byte `offset` in [`Page::text`].
+    /// Returns the origin of the line at byte `offset` of [`Page::text`].
     pub fn at(&self, text: &str, offset: usize) -> Origin {
         let index = text[..offset].matches('\n').count();
         let last = self.lines.len().saturating_sub(1);
@@ -92,7 +93,7 @@ fn split_fence(text: &str) -> Option<(&str, &str)> {
     (length >= 3 && !info.contains('`')).then_some((&text[..length], info))
 }
 
-/// The problems found in the book, sorted by file and line, without duplicates.
+/// The problems in the book, sorted by file and line, without duplicates.
 #[derive(Default)]
 pub struct Problems(BTreeSet<(Origin, String)>);
 
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fences_close_with_as_many_marks() {
+    fn a_fence_is_closed_by_at_least_as_many_marks() {
         let page = Page::new("a.md", "````md\n```\nx\n```\n````\n> ~~~\n> y\n> ~~~\n");
         let blocks = page.code_blocks(&mut Problems::default());
         let bodies: Vec<_> = blocks.iter().map(|b| (b.info.as_str(), b.body.clone())).collect();

@@ -1,5 +1,5 @@
-//! The whole tool on the pages of `pages/`, which have every element that the book uses: what is
-//! good is built, what is not is refused.
+//! Runs the whole tool on `pages/`, which has every element that the book uses: good pages are
+//! built, bad ones are rejected.
 
 use serde_json::{json, Value};
 use std::fs;
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A repository with nothing but the book's frame and these pages.
+/// A repository with only the book's theme and configuration, and these pages.
 struct Repo(PathBuf);
 
 impl Repo {
@@ -31,7 +31,7 @@ impl Repo {
         command.output().unwrap()
     }
 
-    /// Sends a book of one chapter, `elements.md`, as mdBook does.
+    /// Sends a book with one chapter, `elements.md`, as mdBook does.
     fn preprocess(&self, content: &str, live: &str) -> Output {
         let context = json!({
             "root": self.0.join("book"), "config": { "book": { "src": "src" } },
@@ -45,7 +45,7 @@ impl Repo {
         let mut command = Command::new(env!("CARGO_BIN_EXE_book-tool"));
         command.env("CANDECODE_BOOK", live).stdin(Stdio::piped());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // A tool that refuses its settings ends before it has read the book.
+        // If the tool rejects its settings, it exits before it has read the book.
         let _ = child.stdin.take().unwrap().write_all(book.to_string().as_bytes());
         child.wait_with_output().unwrap()
     }
@@ -75,7 +75,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn the_pages_are_built_and_ask_nothing_of_the_network() {
+fn the_pages_are_built_and_load_nothing_from_the_network() {
     let repo = Repo::new("good");
     let output = repo.build();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -90,11 +90,11 @@ fn the_pages_are_built_and_ask_nothing_of_the_network() {
     }
     assert!(main.contains("<code>$x$</code>") && main.contains("a price is $5"));
     assert!(main.contains("$not$ math $$either$$"));
-    assert_eq!(count("<blockquote"), 1, "a formula stays in its note");
-    assert_eq!(count("<tr>"), 4, "and in its table");
+    assert_eq!(count("<blockquote"), 1, "a formula stays inside its note");
+    assert_eq!(count("<tr>"), 4, "and inside its table");
     let elements = repo.page("elements.html");
     assert!(elements.contains("<svg") && elements.contains("pub fn last_logits"));
-    assert!(!elements.contains("narrow(1"), "a signature never brings its body");
+    assert!(!elements.contains("narrow(1"), "a signature comes without its body");
     for html in [&math, &elements] {
         for tag in html.split('<').filter(|tag| !tag.starts_with("a ")) {
             let fetched = ["src=\"http", "href=\"http", "src=\"//", "href=\"//"];
@@ -104,7 +104,7 @@ fn the_pages_are_built_and_ask_nothing_of_the_network() {
 }
 
 #[test]
-fn every_problem_is_told_at_once_and_nothing_is_built() {
+fn all_problems_are_reported_at_once_and_nothing_is_built() {
     let repo = Repo::new("bad");
     repo.write("elements.md", "# x\n\n{{#include code.rs}}\n\n$\\fraq$ and {{#include gone}}\n");
     let output = repo.build();
@@ -113,7 +113,7 @@ fn every_problem_is_told_at_once_and_nothing_is_built() {
     let file = "book/src/elements.md";
     for want in [
         format!("{file}:3: book/src/code.rs: lines 4 to 6 are a solution"),
-        format!("{file}:5: a {{{{#…}}}} stands on a line of its own"),
+        format!("{file}:5: a {{{{#…}}}} must be on its own line"),
         "the book has 2 problems".to_string(),
     ] {
         assert!(said.contains(&want), "{want:?} is not in {said}");
@@ -122,7 +122,7 @@ fn every_problem_is_told_at_once_and_nothing_is_built() {
 }
 
 #[test]
-fn what_mdbook_only_warns_of_fails_the_build() {
+fn mdbook_warnings_fail_the_build() {
     let repo = Repo::new("warned");
     repo.write("elements.md", "# x\n\n<div>\n\nnever closed\n");
     let output = repo.build();
@@ -157,12 +157,12 @@ fn mdbook_gets_its_book_back_with_the_chapters_expanded() {
 }
 
 #[test]
-fn mdbook_gets_no_book_where_something_is_wrong() {
+fn mdbook_gets_no_book_if_something_is_wrong() {
     let repo = Repo::new("refused");
     let one = "book/src/elements.md:3: gone.rs: ";
     for (content, live, want) in [
         ("# x\n\n{{#include gone.rs}}\n", "still", one),
-        ("# x\n", "lively", "CANDECODE_BOOK is \"lively\": `still` or `mine` was expected"),
+        ("# x\n", "lively", "CANDECODE_BOOK is \"lively\": expected `still` or `mine`"),
     ] {
         let output = repo.preprocess(content, live);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

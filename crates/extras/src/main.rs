@@ -23,7 +23,7 @@ enum Command {
     Compare(Box<compare_loops::Compare>),
     /// Measure the reference, and draw the book's plots
     Bench(bench::Bench),
-    /// A game: find the one mistake in an engine from its output
+    /// Play a game: find the one mistake in an engine from its output
     Hunt(hunt::Hunt),
     /// Show that the checks work: every known mistake is caught and named, and every correct
     /// variant passes

@@ -130,7 +130,7 @@ fn build(
     let args: Vec<String> = args.into_iter().map(str::to_string).collect();
     let next = format!("Building the engine ({name}), which you can then probe.");
     let Built::Done(programs) = cargo::build(repo, "build", &args, &next)? else {
-        bail!("the engine does not build; `cargo xtask doctor` checks for the usual causes");
+        bail!("the engine doesn't build; `cargo xtask doctor` checks for common causes");
     };
     let kept = dir(repo).join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     fs::create_dir_all(dir(repo)).with_context(|| kept.display().to_string())?;

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
 """Drives the live figures of a built book in headless Chromium.
 
-Every figure is brought to life by touch, typed into, dragged and stepped. Fails on a console error,
-on a request that leaves the book, on a figure without an answer, on words that leave its frame, and
-where the page's tokens are not the command's. Prints sizes and times.
+Starts every figure, types into it, drags its parts and moves them with the arrow keys. Fails on a console error,
+on a request that leaves the book, if a figure doesn't answer, if text leaves its frame, and if the page generates
+different tokens than the command. Prints sizes and times.
 
-There are four views: light and dark, wide and narrow, from file:// and from a server. Each figure is
-seen in one of them, by turns, or with --all-views in all.
+There are four views: light and dark, wide and narrow, from file:// and from a server. Each page is checked in one of
+them, in turn, or with --all-views in all four.
 
-    crates/maintain/scripts/live.py book/book                          # all checks, one view a figure
-    crates/maintain/scripts/live.py book/book --all-views              # before a release, and after changes of live.js
-    crates/maintain/scripts/live.py book/book --all-views --out DIR    # and pictures to look at
-    crates/maintain/scripts/live.py book/book --stills                 # write the still pictures that figures begin as
-    crates/maintain/scripts/live.py book/book --film book/src/images/live.webp   # the README's moving picture
+    crates/maintain/scripts/live.py book/book                          # all checks, in one view per page
+    crates/maintain/scripts/live.py book/book --all-views              # before a release, and after changes to live.js
+    crates/maintain/scripts/live.py book/book --all-views --out DIR    # and save screenshots
+    crates/maintain/scripts/live.py book/book --stills                 # write the still pictures that figures start from
+    crates/maintain/scripts/live.py book/book --film book/src/images/live.webp   # write the README's animation
 
-Needs Playwright and Chromium, as crates/maintain/scripts/look.py does; without them it says so and succeeds, unless
---require is given. A book without live figures (no target for WebAssembly) is skipped likewise.
+Needs Playwright and Chromium, as crates/maintain/scripts/look.py does. Without them, prints that it was skipped and
+succeeds, unless --require is given. The same goes for a book without live figures (no WebAssembly target).
 """
 import argparse
 import functools
@@ -29,13 +29,13 @@ import sys
 import threading
 import time
 
-sys.dont_write_bytecode = True  # no folder beside the tools
+sys.dont_write_bytecode = True  # no __pycache__ folder
 
 from look import BROWSERS, MEASURE, Quiet
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GOLDENS = ROOT / "tests/oracle/live.json"
-# Bytes, gzipped. The lessons hold the tokenizers' crate with every kind of tokenizer it knows.
+# Bytes, gzipped. The lessons include the `tokenizers` crate with every kind of tokenizer.
 BUDGETS = {"lessons": 1_050_000, "model": 500_000}
 STILLS = {
     "sampler": "day08_bench", "scheduler": "day15_bench", "prefixes": "day22_texts",
@@ -47,7 +47,7 @@ BAD = ["", " ", "🐈‍⬛👩‍👩‍👧", "שלום עולם, مرحبا",
 
 
 class Watch:
-    """A page, and what went wrong on it."""
+    """A page, and the problems on it."""
 
     def __init__(self, browser, base, **context):
         self.context = browser.new_context(**context)
@@ -57,7 +57,7 @@ class Watch:
         self.page.on("console", lambda line: line.type in ("error", "warning") and
                      self.said.append(f"console {line.type}: {line.text}"))
         self.page.on("request", lambda request: request.url.startswith((base, "data:", "blob:")) or
-                     self.said.append(f"asks the network for {request.url}"))
+                     self.said.append(f"requests {request.url} from the network"))
 
     def close(self):
         self.context.close()
@@ -65,7 +65,7 @@ class Watch:
 
 
 def found(check):
-    """What a check finds wrong. One that hangs is a finding, too."""
+    """Returns the problems that a check finds. If it raises, for example a timeout, that's a problem, too."""
     try:
         return check()
     except Exception as error:
@@ -73,7 +73,7 @@ def found(check):
 
 
 def until(page, ask, seconds=10):
-    """Asks again and again until the answer counts as true; the last answer."""
+    """Calls `ask` repeatedly until it returns something true, or time is up. Returns the last answer."""
     end = time.time() + seconds
     while not (answer := ask()) and time.time() < end:
         page.wait_for_timeout(100)
@@ -81,7 +81,7 @@ def until(page, ask, seconds=10):
 
 
 def alive(page, name, timeout=30_000):
-    """Waits until a figure has its answer, and is not about to ask again."""
+    """Waits until a figure shows its answer and isn't about to ask again."""
     page.wait_for_function(
         """(name) => { const place = document.querySelector(`.live[data-live="${name}"]`);
            return place.dataset.state && place.querySelector('.live-picture svg, .live-error:not([hidden])'); }""",
@@ -103,7 +103,7 @@ def words(page, name):
 
 
 def drive(page, name, touch, say):
-    """Types, slides, chooses, ticks, presses, drags: whatever the figure has."""
+    """Uses every control of a figure: text fields, sliders, menus, checkboxes, buttons, and parts to drag."""
     figure = page.locator(f'.live[data-live="{name}"]')
     seen = {words(page, name)}
     for i in range(figure.locator("input[type=text]").count()):
@@ -140,7 +140,7 @@ def drive(page, name, touch, say):
     for i in range(figure.locator(".live-controls button").count()):
         button = figure.locator(".live-controls button").nth(i)
         if button.is_disabled():
-            say(f"{name}: “{button.inner_text()}” is switched off when its turn comes")
+            say(f"{name}: the button “{button.inner_text()}” is disabled")
             continue
         button.tap() if touch else button.click()
         alive(page, name)
@@ -154,7 +154,7 @@ def drive(page, name, touch, say):
     drags = figure.locator("svg .live-drag")
     if drags.count():
         drags.first.scroll_into_view_if_needed()
-        # While a picture is redrawn its parts have no place.
+        # While a picture is redrawn, its parts have no bounding box.
         box = until(page, drags.first.bounding_box)
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         labels = lambda: drags.evaluate_all(
@@ -168,12 +168,12 @@ def drive(page, name, touch, say):
             page.mouse.move(x + by, y)
             page.wait_for_timeout(100)
         if not until(page, lambda: labels() == before):
-            say(f"{name}: does not follow a slow pointer there and back: {before}, {labels()}")
+            say(f"{name}: a part doesn't follow a slow pointer back to its start: {before}, {labels()}")
         page.mouse.move(x + 40, y - 25, steps=4)
         page.mouse.up()
         alive(page, name)
         seen.add(words(page, name))
-        # The picture is redrawn while a part is dragged or stepped: the part follows and keeps the focus.
+        # The picture is redrawn while a part is dragged or moved by keys. The part must keep the focus.
         drags.first.focus()
         held = page.evaluate("document.activeElement.dataset.act")
         for key in ("ArrowRight", "ArrowRight", "ArrowLeft"):
@@ -181,11 +181,11 @@ def drive(page, name, touch, say):
             alive(page, name)
             page.wait_for_timeout(100)
             if not until(page, lambda: page.evaluate("document.activeElement.dataset.act") == held):
-                say(f"{name}: an arrow key loses the focus")
+                say(f"{name}: a part loses the focus on an arrow key")
                 break
         seen.add(words(page, name))
     if len(seen) < 2:
-        say(f"{name}: says the same whatever is done to it")
+        say(f"{name}: its answer never changes")
     if figure.locator(".live-error:not([hidden])").count():
         say(f"{name}: ends in an error: {figure.locator('.live-error').first.inner_text()}")
 
@@ -195,7 +195,7 @@ HURRY = """async (name) => {
   const parts = (kind) => [...place.querySelectorAll(`.live-picture .live-${kind}`)];
   const wait = (ms) => new Promise((done) => setTimeout(done, ms));
   let turn = 0;
-  // The picture is redrawn all the time, so each part is looked up when its turn comes.
+  // The picture is redrawn all the time, so each part is looked up just before it's used.
   const touch = (dragging) => {
     for (const where of [0, 0.35, 0.6, 0.999]) {
       const pick = (all) => all[Math.floor(((where + turn * 0.13) % 1) * all.length)];
@@ -203,7 +203,7 @@ HURRY = """async (name) => {
       if (act) act.dispatchEvent(new PointerEvent('pointerenter', { pointerType: 'mouse' }));
       const pressed = pick(parts('act'));
       if (pressed) pressed.dispatchEvent(new MouseEvent('click', { bubbles: true }));
-      const drag = dragging && pick(parts('drag')); // which asks again
+      const drag = dragging && pick(parts('drag')); // dragging asks again
       if (drag) {
         const key = turn % 2 ? 'ArrowRight' : 'ArrowLeft';
         drag.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
@@ -219,7 +219,7 @@ HURRY = """async (name) => {
     if (input.type === 'checkbox') input.checked = value;
     else input.value = value;
     input.dispatchEvent(new Event(input.matches('select, [type=checkbox]') ? 'change' : 'input', { bubbles: true }));
-    touch(true); // before the answer; then while it may come, and after it
+    touch(true); // before the answer; below, while waiting for it
     for (let i = 0; i < 100 && (i < 3 || !place.dataset.state); i++) {
       await wait(i % 5);
       touch(i < 2);
@@ -247,15 +247,15 @@ HURRY = """async (name) => {
 
 
 def hurry(page, name):
-    """While questions are under way the pointer moves over parts of the old picture, presses and drags them.
+    """Hovers over, presses and drags parts of the old picture while questions are in progress.
 
-    What is thrown then, `Watch` sees."""
+    `Watch` records any exception."""
     page.evaluate(HURRY, name)
     alive(page, name)
 
 
 def bad_input(page, name, say):
-    """Bad texts get a sentence or an answer; the figure comes back from each of them."""
+    """Checks that a figure answers bad texts, if only with an error, and recovers from each of them."""
     figure = page.locator(f'.live[data-live="{name}"]')
     for i in range(figure.locator("input[type=text]").count()):
         field = figure.locator("input[type=text]").nth(i)
@@ -271,18 +271,18 @@ def bad_input(page, name, say):
             shown = figure.locator(".live-said").inner_text() + "".join(
                 figure.locator(".live-error:not([hidden])").all_inner_texts())
             if not shown.strip():
-                say(f"{name}: {text[:20]!r} leaves it without a word")
+                say(f"{name}: no answer and no error for {text[:20]!r}")
             if "panicked" in shown or "RuntimeError" in shown:
                 say(f"{name}: {text[:20]!r}: {shown}")
         field.fill(good)
         page.wait_for_timeout(200)
         alive(page, name)
         if figure.locator(".live-error:not([hidden])").count():
-            say(f"{name}: does not come back from bad input: {figure.locator('.live-error').first.inner_text()}")
+            say(f"{name}: doesn't recover from bad input: {figure.locator('.live-error').first.inner_text()}")
 
 
 def fits(page, name, say):
-    """What crates/maintain/scripts/look.py measures of every figure, of this one as it is now; and its controls."""
+    """Applies the checks of crates/maintain/scripts/look.py to a figure in its current state, and to its controls."""
     for line in page.evaluate(MEASURE):
         if line.startswith("in the figure"):
             say(f"{name}: {line}")
@@ -296,7 +296,7 @@ def fits(page, name, say):
 
 
 def equality(browser, base, page_name):
-    """The tokens in the page are those of the command, which tests/oracle/live.json stores."""
+    """Checks that the page generates the same tokens as the command, whose output is in tests/oracle/live.json."""
     watch = Watch(browser, base)
     watch.page.goto(base + page_name, wait_until="load")
     cases = json.loads(GOLDENS.read_text())["cases"]
@@ -307,12 +307,12 @@ def equality(browser, base, page_name):
         ids = [token["id"] for token in got["new"]]
         if ids != case["ids"]:
             watch.said.append(f"{case['prompt']!r} {case['params']}: {ids} in the page, {case['ids']} from the command")
-    print(f"{len(cases)} texts, greedy and sampled, are the command's" if not watch.said else "the page and the command differ")
+    print(f"{len(cases)} texts, greedy and sampled, equal the command's" if not watch.said else "the page and the command differ")
     return watch.close()
 
 
 def seen(browser, page_name, names, view, first, args):
-    """The figures of a page in one view: driven, measured, pictures taken. What is wrong."""
+    """Drives and measures the figures of a page in one view, and takes screenshots. Returns the problems."""
     theme, width, base = view
     touch = width < 600
     watch = Watch(browser, base, viewport={"width": width, "height": 900}, has_touch=touch,
@@ -326,7 +326,7 @@ def seen(browser, page_name, names, view, first, args):
             took = begin(page, name, touch)
             if first:
                 started = page.evaluate("() => candecode.times().engine.start")
-                print(f"{page_name[:-5]:<24} {name:<12} first answer after {took * 1000:.0f} ms (start of the lessons {started:.0f} ms)", flush=True)
+                print(f"{page_name[:-5]:<24} {name:<12} first answer after {took * 1000:.0f} ms (starting the lessons: {started:.0f} ms)", flush=True)
             time.sleep(0.2)
             fits(page, name, say)
             picture(page, name, args.out, called)
@@ -338,7 +338,7 @@ def seen(browser, page_name, names, view, first, args):
             if first:
                 hurry(page, name)
                 bad_input(page, name, say)
-        except Exception as error:  # a figure that hangs is a finding, too
+        except Exception as error:  # for example, the figure hangs
             say(f"{name}: {str(error).splitlines()[0]}")
     return watch.close()
 
@@ -346,22 +346,22 @@ def seen(browser, page_name, names, view, first, args):
 def main():
     args = argparse.ArgumentParser(description="Drives the live figures.")
     args.add_argument("book", help="the folder of the built book")
-    args.add_argument("--out", help="write pictures into this folder")
-    args.add_argument("--only", help="these figures, such as sampler,rope")
-    args.add_argument("--look", action="store_true", help="nothing is driven: for pictures")
-    args.add_argument("--all-views", action="store_true", help="each figure in all four views")
-    args.add_argument("--stills", action="store_true", help="write the still pictures and end")
-    args.add_argument("--film", help="write a moving picture of the sampler bench and end")
-    args.add_argument("--require", action="store_true", help="fail where it cannot run")
+    args.add_argument("--out", help="write screenshots to this folder")
+    args.add_argument("--only", help="only these figures, such as sampler,rope")
+    args.add_argument("--look", action="store_true", help="only start the figures, without driving them (for screenshots)")
+    args.add_argument("--all-views", action="store_true", help="check each figure in all four views")
+    args.add_argument("--stills", action="store_true", help="write the still pictures and exit")
+    args.add_argument("--film", help="write an animation of the sampler figure to this file and exit")
+    args.add_argument("--require", action="store_true", help="fail instead of skipping the checks")
     args = args.parse_args()
     book = pathlib.Path(args.book).resolve()
     named = [os.environ["CHROMIUM"]] if os.environ.get("CHROMIUM") else BROWSERS
     program = next((found for found in map(shutil.which, named) if found), None)
     skipped = None
     if not (book / "live/parts/engine.js").is_file():
-        skipped = "this book has none: rustup target add wasm32-unknown-unknown, and build it again"
+        skipped = "this book has none; run rustup target add wasm32-unknown-unknown and build it again"
     elif not program:
-        skipped = "there is no Chromium or Chrome (CHROMIUM=/path/to/it names one)"
+        skipped = "can't find Chromium or Chrome (set CHROMIUM=/path/to/it)"
     else:
         try:
             from playwright.sync_api import sync_playwright
@@ -411,7 +411,7 @@ def main():
                 print(words, flush=True)
         speed(browser, served, first)
         browser.close()
-    print(f"live.py: {sum(map(len, pages.values()))} figures, {len(wrong)} things wrong")
+    print(f"live.py: {sum(map(len, pages.values()))} figures, {len(wrong)} problems")
     return 1 if wrong else 0
 
 
@@ -421,23 +421,24 @@ def picture(page, name, out, called):
     os.makedirs(out, exist_ok=True)
     frame = page.locator(f'figure:has(.live[data-live="{name}"])')
     try:
-        # The page's bar would lie over a figure that is higher than the window.
+        # The page's menu bar would cover part of a figure that's taller than the window.
         frame.screenshot(path=f"{out}/{called}.png", timeout=60_000, style="#mdbook-menu-bar, #menu-bar { display: none }")
-    except Exception:  # a machine with much else to do; the figure itself has been measured
-        print(f"{called}: no picture, the browser took too long for it", flush=True)
+    except Exception:  # the machine is busy; the figure itself has already been measured
+        print(f"{called}: no screenshot, because the browser took too long", flush=True)
 
 
 def without(browser, base, page_name):
-    """Without JavaScript a sentence and the still picture; without WebAssembly the same, and a worker that hangs is ended."""
+    """Checks that the page shows an explanation and the still picture without JavaScript or without WebAssembly, and that
+    a question that takes too long is stopped."""
     wrong = []
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(base + page_name)
     off = page.locator(".live .live-off").first
     if "JavaScript" not in off.inner_text():
-        wrong.append("without JavaScript a live figure says nothing")
+        wrong.append("without JavaScript, a live figure doesn't say that it needs it")
     if not page.locator("figure:has(.live) > svg").first.is_visible():
-        wrong.append("without JavaScript the still picture is gone")
+        wrong.append("without JavaScript, the still picture is gone")
     context.close()
 
     watch = Watch(browser, base)
@@ -446,12 +447,12 @@ def without(browser, base, page_name):
     watch.page.locator(".live-start").first.click()
     watch.page.wait_for_selector(".live-error:not([hidden])")
     if "WebAssembly" not in watch.page.locator(".live-error:not([hidden])").first.inner_text():
-        wrong.append("without WebAssembly a live figure does not say so")
+        wrong.append("without WebAssembly, a live figure doesn't say that it needs it")
     if not watch.page.locator("figure:has(.live) > svg").first.is_visible():
-        wrong.append("without WebAssembly the still picture is gone")
+        wrong.append("without WebAssembly, the still picture is gone")
     wrong += watch.close()
 
-    # A question that takes minutes: the lessons are ended after ten seconds, and the next question gets its answer.
+    # A question that would take minutes: the lessons are stopped after ten seconds, and the next question is answered.
     watch = Watch(browser, base)
     watch.page.goto(base + page_name)
     endless = {"ask": "beams", "text": "Once", "beams": 500, "steps": 500}
@@ -460,15 +461,15 @@ def without(browser, base, page_name):
       return [await asked[0].catch((error) => error.message), await asked[1]];
     }""", endless)
     if "ten seconds" not in str(silent):
-        wrong.append(f"a question without an end is answered with {silent!r:.80}")
+        wrong.append(f"an endless question is answered with {silent!r:.80}")
     if not answer.get("pieces"):
-        wrong.append("after a question without an end there is no answer")
+        wrong.append("after an endless question, the next one isn't answered")
     wrong += watch.close()
     return wrong
 
 
 def together(browser, base, pages):
-    """Two figures of a page at once, in a tab that is not in front."""
+    """Starts all figures of a page at once, in a tab in the background. Uses the page with the most figures."""
     page_name, names = max(pages.items(), key=lambda page: len(page[1]))
     watch = Watch(browser, base)
     watch.page.add_init_script("Object.defineProperty(document, 'hidden', { get: () => true })")
@@ -478,14 +479,14 @@ def together(browser, base, pages):
         try:
             alive(watch.page, name)
             if not words(watch.page, name):
-                watch.said.append(f"{name}: no answer where {len(names)} figures begin at once")
+                watch.said.append(f"{name}: no answer when {len(names)} figures start at once")
         except Exception as error:
             watch.said.append(f"{name}: {str(error).splitlines()[0]}")
     return [f"{page_name}, all figures at once: {words}" for words in watch.close()]
 
 
 def speed(browser, base, page_name, budget=1000):
-    """From the first touch to the first answer: with nothing loaded, and when the browser has seen the page before."""
+    """Measures the time from the first click to the first answer, on the first visit to a page and on later ones."""
     watch = Watch(browser, base)
     touched = []
     for _ in range(3):
@@ -501,11 +502,11 @@ def speed(browser, base, page_name, budget=1000):
         }""", name))
     watch.close()
     cold, warm = touched[0], min(touched[1:])
-    print(f"first answer, {name}: {cold:.0f} ms, and {warm:.0f} ms when the page was seen before (of {budget} ms on a laptop)")
+    print(f"first answer, {name}: {cold:.0f} ms, and {warm:.0f} ms on later visits (budget on a laptop: {budget} ms)")
 
 
 def stills(browser, base, pages):
-    """The still pictures, drawn by the figures themselves."""
+    """Writes the still pictures, which the figures draw themselves."""
     for name, file in STILLS.items():
         page_name = next(page for page, names in pages.items() if name in names)
         page = browser.new_page()
@@ -522,7 +523,7 @@ def stills(browser, base, pages):
 
 
 def film(browser, base, to):
-    """A moving picture of the sampler bench: a prompt is typed, sliders move, tokens are drawn."""
+    """Writes an animation of the sampler figure: a prompt is typed, sliders move, tokens are drawn."""
     import io
     from PIL import Image
 
@@ -569,7 +570,7 @@ def film(browser, base, to):
         canvas.append(whole)
     canvas[0].save(to, save_all=True, append_images=canvas[1:], duration=[hold for _, hold in frames],
                    loop=0, quality=60, method=2)
-    print(f"{to}: {len(frames)} pictures, {os.path.getsize(to) / 1000:.0f} kB")
+    print(f"{to}: {len(frames)} frames, {os.path.getsize(to) / 1000:.0f} kB")
     return 0
 
 

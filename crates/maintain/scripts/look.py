@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Opens every page of a built book in headless Chromium, in light and dark, wide and narrow.
 
-Fails on a console error, on a request that leaves the book, on a page wider than its window, and
-on figures whose words leave their box, their frame or run into each other. Writes PNGs to look at.
+Fails on a console error, on a request that leaves the book, on an element wider than the window, and on figures whose
+text overlaps or leaves its box or frame. Can also write screenshots.
 
     crates/maintain/scripts/look.py book/book --out target/look            # every page
     crates/maintain/scripts/look.py book/book --out target/look day06_generate.html --themes coal
     crates/maintain/scripts/look.py book/book                              # only the checks
 
-Needs Playwright (`pip install playwright`) and the Chromium or Chrome of the system, or CHROMIUM=/path/to/it.
-Without them it says so and succeeds, unless --require is given.
+Needs Playwright (`pip install playwright`) and the system's Chromium or Chrome, or CHROMIUM=/path/to/it. Without them,
+prints that it was skipped and succeeds, unless --require is given.
 """
 import argparse
 import functools
@@ -23,7 +23,7 @@ BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stab
             "/Applications/Chromium.app/Contents/MacOS/Chromium",
             "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"]
 
-# Measures what needs a browser, and returns a list of complaints.
+# Runs the checks that need a browser, and returns a list of problems.
 MEASURE = r"""
 async () => {
   await document.fonts.ready;
@@ -43,7 +43,7 @@ async () => {
       said.push(`<${el.tagName}> is wider than the window: ${shown(el.textContent)}`);
   }
   const font = await document.fonts.load('16px "STIX Two Math"');
-  if (main.querySelector('math') && font.length === 0) said.push('the math font is not there');
+  if (main.querySelector('math') && font.length === 0) said.push('the math font is missing');
   for (const svg of main.querySelectorAll('figure.fig svg')) {
     const frame = svg.getBoundingClientRect();
     const name = shown(svg.getAttribute('aria-label') || '');
@@ -67,7 +67,7 @@ async () => {
         const x = Math.min(a.right, b.right) - Math.max(a.left, b.left);
         const y = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
         if (x > 2 && y > a.height / 3 && seen(texts[i][0]) && seen(texts[j][0]))
-          said.push(`in the figure ${name}, ${shown(texts[i][0].textContent)} runs into ` +
+          said.push(`in the figure ${name}, ${shown(texts[i][0].textContent)} overlaps ` +
                     shown(texts[j][0].textContent));
       }
   }
@@ -83,7 +83,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 def look(browser, base, page_name, theme, width, out):
-    """Loads one page once; gives what is wrong, writes what it looks like."""
+    """Loads a page in one view and returns the problems on it. Writes a screenshot if `out` is set."""
     page = browser.new_page(viewport={"width": width, "height": 900}, is_mobile=width < 600)
     page.add_init_script(f"try {{ localStorage.setItem('mdbook-theme', '{theme}') }} catch (e) {{}}")
     said = []
@@ -91,7 +91,7 @@ def look(browser, base, page_name, theme, width, out):
     page.on("console", lambda line: line.type in ("error", "warning") and
             said.append(f"console {line.type}: {line.text}"))
     page.on("request", lambda request: request.url.startswith((base, "data:", "blob:")) or
-            said.append(f"asks the network for {request.url}"))
+            said.append(f"requests {request.url} from the network"))
     page.on("response", lambda response: response.status >= 400 and
             said.append(f"{response.status} for {response.url}"))
     page.goto(base + page_name, wait_until="load")
@@ -103,13 +103,13 @@ def look(browser, base, page_name, theme, width, out):
 
 
 def main():
-    args = argparse.ArgumentParser(description="Looks at every page of a built book.")
+    args = argparse.ArgumentParser(description="Checks every page of a built book in a browser.")
     args.add_argument("book", help="the folder of the built book")
-    args.add_argument("pages", nargs="*", help="pages, such as setup.html; all if none is named")
-    args.add_argument("--out", help="write PNGs into this folder")
-    args.add_argument("--themes", default="light,navy", help="light,navy by default")
-    args.add_argument("--widths", default="1280,400", help="1280,400 by default")
-    args.add_argument("--require", action="store_true", help="fail where there is no browser")
+    args.add_argument("pages", nargs="*", help="pages to check, such as setup.html (default: all)")
+    args.add_argument("--out", help="write screenshots to this folder")
+    args.add_argument("--themes", default="light,navy", help="default: light,navy")
+    args.add_argument("--widths", default="1280,400", help="default: 1280,400")
+    args.add_argument("--require", action="store_true", help="fail if there is no browser")
     args = args.parse_intermixed_args()
     named = [os.environ["CHROMIUM"]] if os.environ.get("CHROMIUM") else BROWSERS
     program = next((found for found in map(shutil.which, named) if found), None)
@@ -118,14 +118,14 @@ def main():
     except ImportError:
         program = None
     if not program:
-        print("look.py: SKIPPED, nothing was looked at: it needs Chromium (or CHROMIUM=/path/to/it) "
+        print("look.py: SKIPPED, no page was checked: this needs Chromium (or CHROMIUM=/path/to/it) "
               "and `pip install playwright`", file=sys.stderr)
         return 1 if args.require else 0
     known = sorted(os.path.relpath(os.path.join(folder, name), args.book)
                    for folder, _, names in os.walk(args.book) for name in names
                    if name.endswith(".html") and name not in ("toc.html", "print.html"))
     if gone := [page for page in args.pages or known or ["index.html"] if page not in known]:
-        sys.exit(f"{args.book}: no page {', '.join(gone)}; there are: {', '.join(known) or 'none'}")
+        sys.exit(f"{args.book} has no page {', '.join(gone)}; it has: {', '.join(known) or 'none'}")
     server = http.server.ThreadingHTTPServer(
         ("127.0.0.1", 0), functools.partial(Quiet, directory=args.book))
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -140,7 +140,7 @@ def main():
                 wrong += 1
                 print(f"{page} ({theme}, {width} px): {said}")
         browser.close()
-    print(f"look.py: {len(views)} views, {wrong} things wrong")
+    print(f"look.py: {len(views)} views, {wrong} problems")
     return 1 if wrong else 0
 
 

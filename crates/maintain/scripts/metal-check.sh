@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Type-check the Metal path for macOS from Linux: no Mac, no SDK, nothing linked.
-# usage, in the crate's root:  crates/maintain/scripts/metal-check.sh --features metal [more arguments of cargo check]
+# Type-checks the Metal path for macOS on Linux. Needs no Mac and no SDK, because nothing is linked.
+# Usage, from the repository's root:  crates/maintain/scripts/metal-check.sh --features metal [cargo check's arguments]
 set -euo pipefail
 source crates/maintain/scripts/rust-src.sh "metal type-check"
 
-# Build scripts of C code (ring) get a compiler that writes empty files: nothing is linked, and
-# there is no SDK here.
+# Build scripts that compile C code (ring's) get a compiler that writes empty files, because nothing
+# is linked and there is no SDK.
 mkdir -p target/metal-check
 cc=$PWD/target/metal-check/cc
 printf '#!/bin/sh\nwhile [ $# -gt 0 ]; do [ "$1" = -o ] && : >"$2"; shift; done; exit 0\n' >"$cc"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the picture of a failing check that README and preface show: book/src/images/check.png.
+"""Makes the screenshot of a failing check in the README and the preface: book/src/images/check.png.
 
-    crates/maintain/scripts/pictures.py            # needs Chromium and util-linux' script; src/ must be as git has it
+    crates/maintain/scripts/pictures.py            # needs Chromium and util-linux's `script`; src/ must match git
 
-It writes day 1's reference with one mistake into src/, runs the check in a terminal of its own, and puts src/ back.
+Writes day 1's reference with one mistake to src/, runs the check in its own terminal, and restores src/.
 (live.webp comes from crates/maintain/scripts/live.py --film.)
 """
 
@@ -24,7 +24,7 @@ pre{margin:0;padding:20px 24px;font:15px/1.45 "DejaVu Sans Mono",monospace;white
 
 
 def as_html(text):
-    """Text with the colors of a terminal, as HTML."""
+    """Converts text with terminal colors to HTML."""
     parts, opened = [], 0
     for part in re.split(r"(\x1b\[[0-9;]*[A-Za-z])", text):
         if not part.startswith("\x1b"):
@@ -42,7 +42,7 @@ def as_html(text):
 
 def main():
     if subprocess.run(["git", "diff", "--quiet", "--", "src"], cwd=ROOT).returncode:
-        sys.exit("src/ has changes that are not committed; commit them first")
+        sys.exit("src/ has uncommitted changes; commit them first")
     reference = (ROOT / "solutions/day01_attention.rs").read_text()
     right = "let scale = 1.0 / (q.dim(3)? as f64).sqrt();"
     if reference.count(right) != 1:
@@ -59,7 +59,7 @@ def main():
     said = "\n".join(line for line in said.split("\n") if "Finished" not in line and not line.startswith("Building"))
     chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
     if not chromium:
-        sys.exit("no Chromium")
+        sys.exit("can't find Chromium")
     shown = f"\x1b[2m$\x1b[0m {COMMAND}\n{said}"
     height = 60 + 22 * shown.count("\n")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
-# Sourced by the checks for other systems: sets `src` to the standard library's source of the very
-# rustc that is used, from its own folder, or from Debian's package rust-src, which is unpacked into
-# a cache. Without either, "SKIPPED $1" is printed and the check ends there, with success.
+# Sourced by the checks for other targets. Sets `src` to the standard library's source for the
+# installed rustc: from rustc's own folder, or from Debian's package rust-src, which it unpacks into
+# a cache. If neither is available, prints "SKIPPED $1" and exits successfully.
 rustc_version=$(rustc -vV | sed -n 's/^release: //p')
 src=$(rustc --print sysroot)/lib/rustlib/src/rust/library
 if [ ! -f "$src/Cargo.lock" ]; then

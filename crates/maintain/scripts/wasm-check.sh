@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Type-check the library without the command (feature `cli`) for WebAssembly: no browser, nothing
-# linked.
-# usage, in the crate's root:  crates/maintain/scripts/wasm-check.sh [--features ref] [more arguments of cargo check]
+# Type-checks the library without the command (feature `cli`) for WebAssembly. Needs no browser, and
+# nothing is linked.
+# Usage, from the repository's root:  crates/maintain/scripts/wasm-check.sh [--features ref] [cargo check's arguments]
 set -euo pipefail
 if rustup target list --installed 2>/dev/null | grep -qx wasm32-unknown-unknown; then
   cargo check --lib --no-default-features --target wasm32-unknown-unknown --target-dir target/wasm-check "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What compiles for WebAssembly: rustup's target, or else the standard library's source, which cargo
-# then compiles. Says SKIPPED, and succeeds, where neither can be had.
+# Makes sure that cargo can compile for WebAssembly: with rustup's target, or with the standard
+# library's source. Prints SKIPPED and succeeds if neither is available.
 set -euo pipefail
 target=wasm32-unknown-unknown
 [ -d "$(rustc --print sysroot)/lib/rustlib/$target/lib" ] && exit

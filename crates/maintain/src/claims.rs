@@ -3,8 +3,8 @@
 //!
 //! `book/claims.toml` lists the book's claims about speeds and counts. Each has its sentence, two
 //! lines of bash that print a number each, and bounds for the ratio. Every `cargo maintain printed`
-//! checks that the sentences are still on their pages. The numbers are only measured with
-//! `--claims`, so that a slow day of the machine can't fail a change.
+//! checks that the sentences are still on their pages. The numbers are measured only with
+//! `--claims`, so that a busy machine can't fail a change.
 
 use anyhow::{ensure, Context, Result};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ use xtask::host;
 use xtask::repo::Repo;
 use xtask::say;
 
-/// The time limit for a line of a claim, including the build of its benchmark.
+/// The time limit for one command of a claim, including the build of its benchmark.
 const LIMIT: Duration = Duration::from_secs(900);
 
 /// A comparison in the book.
@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 struct Claim {
     /// The page's file name, without its extension.
     page: String,
-    /// The page's exact words, ignoring line breaks.
+    /// The sentence, exactly as on the page except for line breaks.
     says: String,
     /// A command that prints the larger number as its last word.
     larger: String,
@@ -37,12 +37,12 @@ struct Claim {
     smaller: String,
     /// The minimum of `larger / smaller`.
     at_least: f64,
-    /// The maximum of `larger / smaller`, if it has one.
+    /// The maximum of `larger / smaller`, if there is one.
     at_most: Option<f64>,
 }
 
 impl Claim {
-    /// Returns whether the ratio is within the page's bounds.
+    /// Returns whether the ratio is within the claim's bounds.
     fn holds(&self, ratio: f64) -> bool {
         ratio >= self.at_least && self.at_most.is_none_or(|most| ratio <= most)
     }
@@ -55,7 +55,7 @@ struct Claims {
     claim: Vec<Claim>,
 }
 
-/// Reads `book/claims.toml`.
+/// Reads the claims in `book/claims.toml`, or only those on pages whose name contains `page`.
 fn claims(repo: &Repo, page: Option<&str>) -> Result<Vec<Claim>> {
     let all: Claims =
         toml::from_str(&repo.read("book/claims.toml")?).context("book/claims.toml")?;
@@ -77,7 +77,7 @@ pub fn sentences(repo: &Repo, page: Option<&str>) -> Result<Sum> {
         if plain(&text).contains(&plain(&claim.says)) {
             sum.passed += 1;
         } else {
-            say!("book/claims.toml: {} doesn't say any more: {}", claim.page, claim.says);
+            say!("book/claims.toml: {} no longer says: {}", claim.page, claim.says);
             sum.failed += 1;
         }
     }
@@ -87,7 +87,7 @@ pub fn sentences(repo: &Repo, page: Option<&str>) -> Result<Sum> {
 /// Measures both sides of each claim.
 ///
 /// # Errors
-/// If a side doesn't print a number.
+/// If a command doesn't print a positive number.
 pub fn measure(repo: &Repo, engine: &Path, page: Option<&str>) -> Result<Sum> {
     let mut sum = Sum::default();
     let sides = Sides { repo, engine, known: RefCell::default() };
@@ -105,8 +105,8 @@ pub fn measure(repo: &Repo, engine: &Path, page: Option<&str>) -> Result<Sum> {
     Ok(sum)
 }
 
-/// Shell functions for the lines of claims. Times from `run` are the fastest of three runs. A
-/// benchmark's are the fastest sample of two rounds.
+/// Shell functions for the claims' commands. `decode` and `prefill` print the fastest of three
+/// runs, `bench` the fastest sample of two rounds.
 const WORDS: &str = r#"
 engine() { "$CANDECODE" --stats "$@" 2>&1 >/dev/null; }
 fastest() { for _ in 1 2 3; do "$@"; done | sort -g | head -n 1; }
@@ -134,7 +134,7 @@ cell() {
 }
 "#;
 
-/// Runs the lines, each only once.
+/// Runs the claims' commands, each only once.
 struct Sides<'a> {
     repo: &'a Repo,
     engine: &'a Path,
@@ -142,7 +142,7 @@ struct Sides<'a> {
 }
 
 impl Sides<'_> {
-    /// Returns the number that a line prints, or the line itself if it is a number.
+    /// Returns the number that a command prints, or the command itself if it's a number.
     fn number(&self, line: &str) -> Result<f64> {
         if let Ok(number) = line.parse() {
             return Ok(number);
@@ -159,7 +159,7 @@ impl Sides<'_> {
         let out = child::run(&mut command, LIMIT, |_| ())?;
         let last = out.stdout.split_whitespace().last().map(str::parse);
         let Some(Ok(number)) = last else {
-            anyhow::bail!("`{line}` prints no number, but {:?}\n{}", out.stdout, out.stderr);
+            anyhow::bail!("`{line}` printed no number: {:?}\n{}", out.stdout, out.stderr);
         };
         ensure!(f64::is_finite(number) && number > 0.0, "`{line}` prints {number}");
         self.known.borrow_mut().insert(line.to_string(), number);
@@ -167,14 +167,14 @@ impl Sides<'_> {
     }
 }
 
-/// Returns the directory that keeps a benchmark's output for the other claims of this run.
+/// Returns the directory that keeps benchmarks' output for other claims in this run.
 fn kept(repo: &Repo) -> Result<PathBuf> {
     let dir = cargo::target_dir(repo).join(format!("claims-{}", std::process::id()));
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
     Ok(dir)
 }
 
-/// Collapses line breaks and other white space.
+/// Replaces each run of whitespace with a single space.
 fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_that_is_gone_fails() {
+    fn a_missing_sentence_fails() {
         let dir = std::env::temp_dir().join(format!("claims-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("book/src")).unwrap();
         let claims = "[[claim]]\npage = \"a\"\nsays = \"twice as fast\"\nlarger = \"2\"\n\

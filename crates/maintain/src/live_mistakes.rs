@@ -1,5 +1,5 @@
-//! `cargo maintain live-mistakes`: compiles the known mistakes that the book's live figures can
-//! switch on, in the same way as the lessons.
+//! `cargo maintain live-mistakes`: compiles the lessons with each of the known mistakes that the
+//! book's live figures can switch on.
 //!
 //! The figures in `book/src/live/figures/*.js` name their mistakes: `mistake: 'day08 NAME'`. The
 //! next build of the book includes everything in `target/live/mistakes`.
@@ -42,7 +42,7 @@ pub fn run(repo: &Repo) -> Result<ExitCode> {
             .arg(&to)
             .status()
             .context("cannot start cargo")?;
-        ensure!(status.success(), "day {day}, {name}: not compiled");
+        ensure!(status.success(), "{day}, {name}: compiling failed");
         say!("{}", to.display());
     }
     Ok(ExitCode::SUCCESS)

@@ -13,13 +13,13 @@ use std::process::ExitCode;
 use xtask::repo::Repo;
 use xtask::{note, Usage};
 
-/// What maintainers run
+/// Commands for the course's maintainers
 #[derive(Parser)]
 #[command(bin_name = "cargo maintain", version, arg_required_else_help = true)]
 enum Command {
-    /// Run the commands of the book, and compare what they say with what it prints
+    /// Run the book's commands and compare their output with what the pages show
     Printed(printed::Printed),
-    /// Write what the commands say today into the book's page of messages
+    /// Update the book's page of error messages with the commands' current output
     Messages,
     /// Compile the known mistakes that the book's live figures can switch on
     LiveMistakes,

@@ -1,12 +1,14 @@
-//! `cargo maintain messages`: updates the book's page of messages with the commands' current
-//! output.
+//! `cargo maintain messages`: updates the book's page of error messages with the commands'
+//! current output.
 
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 use xtask::cargo;
 use xtask::repo::Repo;
 
-/// Runs every command on the page (`tests/messages.rs`) and writes its output to the page.
+/// Runs the test `tests/messages.rs`, which runs every command on the page and in
+/// `tests/messages/every_loop.md`, and rewrites both files with the output. The exit code is 1 if
+/// the test fails.
 ///
 /// # Errors
 /// If cargo can't be started.

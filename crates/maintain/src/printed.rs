@@ -1,10 +1,10 @@
-//! `cargo maintain printed`: compares the outputs printed in the book with those of the commands.
+//! `cargo maintain printed`: compares the outputs shown in the book with those of the commands.
 //!
-//! A page marks a printed output with a comment above its fence: `<!-- output: cargo xtask run …
-//! -->`, or, for the engine with a known mistake, `<!-- broken: day10 whole_buffer_returned: run …
-//! -->`. Line breaks can differ, and `…` matches anything. A table whose last column shows how the
-//! outputs of broken engines begin is followed by one `<!-- in the table: day05 post_norm: run …
-//! -->` per row, in order. The commands are run by bash.
+//! A page marks an output with a comment above its fence: `<!-- output: cargo xtask run … -->`, or,
+//! for the engine with a known mistake, `<!-- broken: day10 whole_buffer_returned: run … -->`. Line
+//! breaks can differ, and `…` matches anything. A table whose last column shows how the outputs of
+//! broken engines begin is followed by one `<!-- in the table: day05 post_norm: run … -->` per row,
+//! in order. Bash runs the commands.
 
 use crate::claims;
 use anyhow::{ensure, Context, Result};
@@ -25,28 +25,28 @@ use xtask::{backup, child, host, say};
 pub struct Printed {
     /// Only pages whose name contains this
     page: Option<String>,
-    /// Write what the commands say into the pages
+    /// Update the pages with the commands' output
     #[arg(long)]
     write: bool,
-    /// Also compare the outputs of broken engines: each needs a build
+    /// Also compare the outputs of broken engines, each of which needs a build
     #[arg(long)]
     broken: bool,
-    /// Measure the book's claims about speed and counts instead (book/claims.toml); close other
-    /// programs
+    /// Instead, measure the book's claims about speeds and counts (book/claims.toml). Close other
+    /// programs first
     #[arg(long, conflicts_with_all = ["write", "broken"])]
     claims: bool,
 }
 
-/// The time limit for a command of the book.
+/// The time limit for one of the book's commands.
 const LIMIT: Duration = Duration::from_secs(300);
 /// The maximum length of a line that a page shows without scrolling.
 const WIDTH: usize = 84;
 
-/// Runs `printed`. The exit code is 1 if the book's output differs from a command's, or if the
-/// sentence of a claim is gone.
+/// Runs `printed`. The exit code is 1 if a command's output differs from the book's, or if a
+/// claim's sentence is gone or doesn't hold.
 ///
 /// # Errors
-/// If a marker can't be read, or an engine can't be built.
+/// If a marker can't be parsed, or an engine can't be built.
 pub fn run(repo: &Repo, args: &Printed) -> Result<ExitCode> {
     let page = args.page.as_deref();
     let mut sum = claims::sentences(repo, page)?;
@@ -94,7 +94,7 @@ fn outputs(repo: &Repo, args: &Printed) -> Result<Sum> {
         let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
         let mut found = marked(&lines).with_context(|| page.display().to_string())?;
         found.retain(|one| args.broken || one.mistake.is_none());
-        // From last to first, because an edit shifts all lines after it.
+        // Go from last to first, because an edit shifts all lines after it.
         for one in found.iter().rev() {
             if !engines.contains_key(&one.mistake) {
                 engines.insert(one.mistake.clone(), engine(repo, one.mistake.as_ref())?);
@@ -105,12 +105,12 @@ fn outputs(repo: &Repo, args: &Printed) -> Result<Sum> {
             let place = format!("{}:{}", page.display(), one.line + 1);
             let matches = matches(&printed, &said);
             if !matches && args.write && one.commands.len() == 1 && !one.in_table {
-                say!("{place}: written");
+                say!("{place}: updated");
                 let typed = one.body.len() - untyped(&lines[one.body.clone()]).len();
                 let new: Vec<String> = said.lines().map(wrapped).collect();
                 lines.splice(one.body.start + typed..one.body.end, new);
             } else if !matches {
-                say!("{place}: the page prints\n{printed}\n  and the command says\n{said}\n");
+                say!("{place}: the page shows\n{printed}\n  but the command prints\n{said}\n");
                 sum.failed += 1;
                 continue;
             }
@@ -123,7 +123,7 @@ fn outputs(repo: &Repo, args: &Printed) -> Result<Sum> {
     Ok(sum)
 }
 
-/// Builds the engine of the reference, or the one with a known mistake.
+/// Builds the engine with the reference, or with a known mistake.
 fn engine(repo: &Repo, mistake: Option<&(String, String)>) -> Result<PathBuf> {
     match mistake {
         None => reference(repo, None),
@@ -144,8 +144,8 @@ fn pages(repo: &Repo, wanted: Option<&str>) -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// Returns all marked outputs of a page. Several markers above one fence are the commands of one
-/// session.
+/// Returns all marked outputs of a page. If several markers precede a fence, their commands form
+/// one session.
 fn marked(lines: &[String]) -> Result<Vec<Marked>> {
     let mut found: Vec<Marked> = Vec::new();
     let (mut commands, mut mistake) = (Vec::new(), None);
@@ -163,15 +163,15 @@ fn marked(lines: &[String]) -> Result<Vec<Marked>> {
             mistake = Some(of);
             commands.push(command);
         } else if !commands.is_empty() {
-            ensure!(text.starts_with("```"), "line {}: a fence comes right after the marker", line);
+            ensure!(text.starts_with("```"), "line {}: a fence must follow this marker", line);
             let mut rest = line + 1..lines.len();
-            let close = rest.find(|at| lines[*at].starts_with("```")).context("an open fence")?;
+            let close = rest.find(|at| lines[*at].starts_with("```")).context("unclosed fence")?;
             let (mistake, commands) = (mistake.take(), std::mem::take(&mut commands));
             let (line, body) = (line - 1, line + 1..close);
             found.push(Marked { line, mistake, commands, body, in_table: false });
         }
     }
-    ensure!(commands.is_empty(), "a fence comes right after the last marker");
+    ensure!(commands.is_empty(), "a fence must follow the last marker");
     Ok(found)
 }
 
@@ -186,25 +186,25 @@ fn wrapped(line: &str) -> String {
 
 /// Parses `DAY NAME: COMMAND`.
 fn of_a_mistake(rest: &str) -> Result<((String, String), String)> {
-    let (name, command) = rest.split_once(": ").context("DAY NAME: COMMAND")?;
-    let (day, name) = name.trim().split_once(' ').context("DAY NAME")?;
+    let (name, command) = rest.split_once(": ").context("expected DAY NAME: COMMAND")?;
+    let (day, name) = name.trim().split_once(' ').context("expected DAY NAME")?;
     Ok(((day.to_string(), name.trim().to_string()), command.trim().to_string()))
 }
 
-/// Returns the row that the marker at `line` belongs to. With n markers, they belong to the last n
-/// rows of the table above them.
+/// Returns the row that the marker at `line` belongs to. A run of n markers belongs to the last n
+/// rows of the table above it.
 fn row_of(lines: &[String], line: usize) -> Result<usize> {
     let is_marker = |at: usize| lines[at].trim().starts_with("<!-- in the table:");
     let first = (0..=line).rev().take_while(|at| is_marker(*at)).last().unwrap_or(line);
     let count = (line..lines.len()).take_while(|at| is_marker(*at)).count() + line - first;
     let end = (0..first).rev().find(|at| !lines[*at].trim().is_empty()).context("no table")?;
     let row = (end + 1).checked_sub(count).context("no table")? + line - first;
-    ensure!(lines[row].starts_with('|'), "a table comes right before the marker");
+    ensure!(lines[row].starts_with('|'), "the marker must follow a table");
     Ok(row)
 }
 
-/// Returns the lines of a block without the typed ones: `$ …`, and any line after a typed line that
-/// ends in a backslash.
+/// Returns the lines of a block without the typed ones: `$ …`, and any line that follows a typed
+/// line ending in a backslash.
 fn untyped(lines: &[String]) -> Vec<&str> {
     let mut typed = false;
     let mut kept = Vec::new();
@@ -218,8 +218,8 @@ fn untyped(lines: &[String]) -> Vec<&str> {
     kept
 }
 
-/// Replaces cargo in the book's commands. `run` and `chat` start the engine with the reference for
-/// all days, regardless of the command's flags, and `compare` uses that engine.
+/// A shell function in place of cargo. `run` and `chat` start the given engine, regardless of the
+/// flags that choose days, and `compare` uses it.
 const CARGO: &str = r#"
 cargo() {
   local words=()
@@ -230,7 +230,7 @@ cargo() {
       shift 2
       command cargo run --quiet --package candecode-extras -- compare --program "$CANDECODE" "$@"
       return ;;
-    *) echo "only run, chat and compare can be checked, not: cargo $*"; return 1 ;;
+    *) echo "only run, chat and compare can be checked, not cargo $*"; return 1 ;;
   esac
   shift 2
   while [ $# -gt 0 ]; do
@@ -244,7 +244,8 @@ cargo() {
 run() { cargo xtask run "$@"; }
 "#;
 
-/// Runs a command of the book with an engine. Returns its standard output and its errors.
+/// Runs one of the book's commands with an engine. Returns its standard output, then its standard
+/// error without lines that start with `[`.
 fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
     let mut command = Command::new("bash");
     command.args(["-c", &format!("{CARGO}{typed}")]).current_dir(&repo.root);
@@ -258,8 +259,8 @@ fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
     })
 }
 
-/// Returns whether a printed text matches the actual output. Any run of white space equals a single
-/// space, and `…` matches anything.
+/// Returns whether the text on a page matches the actual output. Any run of whitespace equals a
+/// single space, and `…` matches anything.
 fn matches(printed: &str, said: &str) -> bool {
     let plain = |text: &str| {
         let seen: String = text.chars().filter(|c| c.is_whitespace() || !c.is_control()).collect();
@@ -284,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_marker_has_a_command_and_a_fence() {
+    fn a_marker_needs_a_fence() {
         let page =
             "x\n<!-- output: cargo xtask run --mine 6 -p \"One day\" -->\n```text\na\nb\n```\n\
                     <!-- broken: day06 no_mask: cargo xtask run -->\n```console\n$ cargo\nc\n```";
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_does_not_count_and_an_ellipsis_stands_for_anything() {
+    fn whitespace_is_ignored_and_an_ellipsis_matches_anything() {
         assert!(matches("a b\nc", "a  b c\n"));
         assert!(!matches("a b", "a b c"));
         assert!(matches("a …", "a b c") && matches("a … c", "a b c"));

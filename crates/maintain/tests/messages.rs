@@ -1,9 +1,9 @@
-//! The book's page of messages is a test: every command on it runs, and must say what the page
-//! shows, with that exit code.
+//! Tests the book's page of error messages: runs every command on it, and compares the output and
+//! the exit code with what the page shows.
 //!
-//! `cargo maintain messages` writes what the commands say today. The models, files and servers that
-//! the commands name are made here, each with one thing wrong. `messages/` has more cases, which
-//! are of no use to a reader. Some messages quote the operating system, in Linux's words.
+//! `cargo maintain messages` updates the page. This file creates the models, files and servers that
+//! the commands name, each with one thing wrong. `messages/` has more cases, which wouldn't help a
+//! reader. The test runs only on Linux, because some messages quote the operating system.
 #![cfg(target_os = "linux")]
 
 #[path = "page/gguf_writer.rs"]
@@ -26,13 +26,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xtask::repo::Repo;
 
-/// A NaN of bf16, its infinity, and its largest number.
+/// NaN, infinity and the largest finite number in bf16.
 const NAN: u16 = 0x7fc0;
 const INFINITY: u16 = 0x7f80;
 const HUGE: u16 = 0x7f7f;
 
-/// Configurations with one thing wrong: the folder's name, the model it is made of, and what is
-/// set; null takes a key away.
+/// Configurations with one thing wrong: the folder's name, the model to copy, and the keys to set.
+/// Null unsets a key.
 const CONFIGS: &[(&str, &str, &str)] = &[
     ("no-heads", "story-230k", r#"{"num_attention_heads": 0}"#),
     ("three-heads", "story-230k", r#"{"num_attention_heads": 3}"#),
@@ -79,8 +79,8 @@ const CONFIGS: &[(&str, &str, &str)] = &[
     ("other-shape", "story-230k", r#"{"intermediate_size": 200}"#),
 ];
 
-/// Weights in which some numbers are wrong: the folder's name, the model, and tensor, places and
-/// bits.
+/// Weights with some wrong numbers: the folder's name, the model to copy, and for each tensor, the
+/// indices and the bits to store there.
 type Numbers = (&'static str, std::ops::Range<usize>, u16);
 const NUMBERS: &[(&str, &str, &[Numbers])] = &[
     ("nan-in-mlp", "story-3m", &[("model.layers.2.mlp.down_proj.weight", 5..6, NAN)]),
@@ -88,7 +88,7 @@ const NUMBERS: &[(&str, &str, &[Numbers])] = &[
     ("nan-in-gpt2", "story-gpt2-1m", &[("transformer.h.3.mlp.c_fc.weight", 5..6, NAN)]),
     ("nan-in-norm", "story-230k", &[("model.norm.weight", 5..6, NAN)]),
     ("nan-in-draft", "story-230k", &[("model.layers.0.mlp.up_proj.weight", 5..6, NAN)]),
-    // The embedding of position 6, 128 wide: only the step that comes to it meets it.
+    // The embedding of position 6, 128 wide. Only the step that reaches this position reads it.
     ("nan-at-position-6", "story-gpt2-1m", &[("transformer.wpe.weight", 771..772, NAN)]),
     ("infinity-at-position-6", "story-gpt2-1m", &[("transformer.wpe.weight", 771..772, INFINITY)]),
     (
@@ -101,8 +101,8 @@ const NUMBERS: &[(&str, &str, &[Numbers])] = &[
     ),
 ];
 
-/// Hubs in which one thing goes wrong: the repository's name on the page, the question, the file,
-/// and the answer.
+/// Hubs with one fault each: the repository's name on the page, the request method, the file, and
+/// the fault.
 const HUBS: &[(&str, &str, &str, Fault)] = &[
     ("login", "PROBE", "config.json", Fault::Login),
     ("teapot", "PROBE", "config.json", Fault::Status(418, "x: y")),
@@ -140,8 +140,7 @@ const HUBS: &[(&str, &str, &str, Fault)] = &[
     ),
 ];
 
-/// Servers of `--endpoint` in which one thing goes wrong: their name on the page, and how they
-/// answer.
+/// Servers for `--endpoint`: their name on the page, and how they answer. Most have one fault.
 const ENDPOINTS: &[(&str, Manner)] = &[
     ("vllm", Manner::Well("vllm")),
     ("llama-server", Manner::Well("llamacpp")),
@@ -170,14 +169,14 @@ const ENDPOINTS: &[(&str, Manner)] = &[
     ("chats-only", Manner::Status(404, "", r#"{"detail":"Not Found"}"#)),
 ];
 
-/// Where the models, files and caches of the page are made.
+/// The repository's root, and the folder for the page's models, files and caches.
 struct Page {
     root: PathBuf,
     folder: PathBuf,
 }
 
 impl Page {
-    /// A copy of an embedded model.
+    /// Copies an embedded model and returns the copy's folder.
     fn copy(&self, name: &str, model: &str) -> PathBuf {
         let folder = self.folder.join(name);
         fs::create_dir_all(&folder).unwrap();
@@ -203,7 +202,7 @@ impl Page {
         fs::write(path, bytes).unwrap();
     }
 
-    /// A model with some keys of its config.json set, or taken away.
+    /// Copies a model and sets keys in its config.json. Null unsets a key.
     fn with_config(&self, name: &str, model: &str, changes: &str) {
         let path = self.copy(name, model).join("config.json");
         let mut config = read_json(&path);
@@ -219,7 +218,7 @@ fn read_json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Makes these places of a tensor, all of bf16, these bits.
+/// Stores the bits at the given indices of a bf16 tensor.
 fn set_numbers(bytes: &mut [u8], (tensor, places, bits): &Numbers) {
     let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let json: Value = serde_json::from_slice(&bytes[8..8 + header]).unwrap();
@@ -287,22 +286,22 @@ fn make_models(page: &Page) {
     });
 }
 
-/// A model whose weights are in shards, by this index.
+/// Makes a model whose weights are sharded according to this index.
 fn make_index(page: &Page, name: &str, index: &Value) {
     page.without(name, "model.safetensors");
     let path = page.folder.join(name).join("model.safetensors.index.json");
     fs::write(path, index.to_string()).unwrap();
 }
 
-/// Drafts that do not fit. All weights are damaged: had a model been read, the message would be of
-/// that.
+/// Makes drafts that don't fit the target. The models' weights are damaged, which shows that the
+/// mismatch is reported before any weights are read.
 fn make_drafts(page: &Page) {
     let cut = |bytes: &mut Vec<u8>| bytes.truncate(100);
     page.with_weights("target", "story-230k", cut);
     page.with_weights("another-tokenizer", "story-230k", cut);
     let path = page.folder.join("another-tokenizer/tokenizer.json");
     let mut tokenizer = read_json(&path);
-    // Two tokens change places; which ones is for the message to say.
+    // Swap two tokens, which the message must name.
     let vocab = tokenizer["model"]["vocab"].as_object_mut().unwrap();
     let piece = |id: u64| vocab.iter().find(|(_, v)| **v == id).unwrap().0.clone();
     let (a, b) = (piece(1000), piece(1001));
@@ -320,7 +319,7 @@ fn make_drafts(page: &Page) {
     make_heads(page, "nan-heads", 2048, f32::NAN);
 }
 
-/// One Medusa head of story-230k's width, for a vocabulary of this size.
+/// Makes one Medusa head with story-230k's width, for a vocabulary of this size.
 fn make_heads(page: &Page, name: &str, vocab_size: i64, bias: f32) {
     let full = |x: f32, shape: &[usize]| Tensor::full(x, shape, &Device::Cpu).unwrap();
     let tensors = HashMap::from([
@@ -333,7 +332,7 @@ fn make_heads(page: &Page, name: &str, vocab_size: i64, bias: f32) {
     candle_core::safetensors::save(&tensors, file).unwrap();
 }
 
-/// Starts the hubs. Returns their addresses by the name of the model that the page asks for.
+/// Starts the hubs and returns their addresses, by the model's name on the page.
 fn start_hubs(root: &Path) -> HashMap<String, String> {
     let story = root.join("models/story-230k");
     let start = |(name, method, file, fault): &(&str, &'static str, &'static str, Fault)| {
@@ -346,7 +345,7 @@ fn start_hubs(root: &Path) -> HashMap<String, String> {
     hubs
 }
 
-/// Replaces cargo in the commands of the page.
+/// A shell function in place of cargo for the page's commands.
 const CARGO: &str = r#"
 cargo() {
   case "$2" in
@@ -360,7 +359,7 @@ cargo() {
 /// An address where no server listens.
 const NOWHERE: &str = "http://127.0.0.1:9";
 
-/// Everything that the commands of the page meet.
+/// Everything that the page's commands need.
 struct Stage {
     page: Page,
     candecode: PathBuf,
@@ -386,7 +385,7 @@ impl Stage {
         let page = Page { root, folder };
         make_models(&page);
         let stage = Stage { page, candecode, xtask, hubs, endpoints };
-        // A cache from which a file is gone.
+        // A cache with a file missing.
         let mut fetch = Command::new(&stage.candecode);
         fetch.args(["--model", "some/name", "--where"]).env("HF_HOME", stage.home("some/half"));
         let fetched = fetch.env("HF_ENDPOINT", &stage.hubs["some/half"]).output().unwrap();
@@ -399,8 +398,8 @@ impl Stage {
         self.page.folder.join("homes").join(model.replace('/', "-") + "-home")
     }
 
-    /// Runs a command. Returns the lines that the page shows below it: the exit code, and the
-    /// output without what differs from machine to machine.
+    /// Runs a command. Returns the lines that the page shows below it: the exit code unless it's 0,
+    /// and the output, with paths and addresses replaced by those on the page.
     fn shown(&self, typed: &str) -> Vec<String> {
         let after = |flag: &str| {
             let mut words = typed.split_whitespace().skip_while(|word| *word != flag);
@@ -408,7 +407,7 @@ impl Stage {
         };
         let (model, server) = (after("--model"), after("--endpoint"));
         let hub = self.hubs.get(&model).map_or(NOWHERE, String::as_str);
-        // The page calls a server of the test's `http://busy:8000`.
+        // The page refers to the test's servers by names such as `http://busy:8000`.
         let name = server.strip_prefix("http://").and_then(|rest| rest.strip_suffix(":8000"));
         let address = name.map(|name| self.endpoints.get(name).map_or(NOWHERE, String::as_str));
         let mut here = typed.to_string();
@@ -416,7 +415,7 @@ impl Stage {
             here = here.replace(&server, address);
         }
         if model.starts_with("some/") {
-            here = here.replace(&model, "some/name"); // the repository that each hub has
+            here = here.replace(&model, "some/name"); // the repository on every hub
         }
         let mut bash = Command::new("bash");
         bash.args(["-c", &format!("{CARGO}{here}")]).current_dir(&self.page.folder);
@@ -455,7 +454,7 @@ impl Drop for Stage {
     }
 }
 
-/// Builds a program of the course, and returns its path.
+/// Builds one of the course's programs and returns its path.
 fn built(repo: &Repo, args: &[&str], name: &str) -> PathBuf {
     let status = xtask::cargo::command(repo).arg("build").arg("--quiet").args(args).status();
     assert!(status.unwrap().success(), "cargo build {args:?}");
@@ -463,7 +462,7 @@ fn built(repo: &Repo, args: &[&str], name: &str) -> PathBuf {
     xtask::cargo::target_dir(repo).join("debug").join(name)
 }
 
-/// A message from its error on, without the notes before it and the usage after it.
+/// Returns a message from `error:` on, without the notes before it or the usage after it.
 fn from_error(text: &str) -> String {
     let at = text.find("error:").filter(|at| *at == 0 || text[..*at].ends_with('\n'));
     let is_usage = |line: &&str| line.starts_with("Usage: ") || line.starts_with("For more info");
@@ -471,15 +470,15 @@ fn from_error(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The lines of the doctor that say what is bad, each with the line that says how to mend it.
+/// Returns the doctor's lines about problems, each with the line about its fix.
 fn only_bad(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let bad = lines.windows(2).filter(|pair| pair[0].starts_with("✗ bad:"));
     bad.map(|pair| format!("{}\n{}\n", pair[0], pair[1])).collect()
 }
 
-/// A line in lines of 84 characters, which the book shows without scrolling; all but the first are
-/// indented.
+/// Wraps a line to 84 characters, which the book shows without scrolling. All lines but the first
+/// are indented.
 fn fold(line: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for (at, word) in line.split(' ').enumerate() {
@@ -494,7 +493,7 @@ fn fold(line: &str) -> Vec<String> {
     lines
 }
 
-/// The commands of a page, each with the lines below it.
+/// Returns a page's commands, each with the range of lines below it.
 fn cases(lines: &[String]) -> Vec<(String, Range<usize>)> {
     let (mut cases, mut inside) = (Vec::new(), false);
     for (at, line) in lines.iter().enumerate() {
@@ -510,7 +509,7 @@ fn cases(lines: &[String]) -> Vec<(String, Range<usize>)> {
 }
 
 #[test]
-fn commands_say_what_the_page_shows() {
+fn commands_print_what_the_page_shows() {
     let stage = Stage::set_up();
     let write = std::env::var("MESSAGES").is_ok_and(|what| what == "write");
     let mut differ = Vec::new();
@@ -539,7 +538,7 @@ fn commands_say_what_the_page_shows() {
         }
     }
     let all = differ.join("\n");
-    assert!(write || differ.is_empty(), "{all}\n`cargo maintain messages` writes what they say");
+    assert!(write || differ.is_empty(), "{all}\nto update the pages: `cargo maintain messages`");
 }
 
 fn shown_all(stage: &Stage, cases: &[(String, Range<usize>)]) -> Vec<Vec<String>> {

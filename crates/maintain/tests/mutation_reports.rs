@@ -1,4 +1,4 @@
-//! The reports of mutation testing still fit the reference: `tests/mutants/dayNN.json`.
+//! Checks that the mutation testing reports, `tests/mutants/dayNN.json`, still match the reference.
 
 use serde::Deserialize;
 use std::path::Path;
@@ -17,7 +17,7 @@ struct Counts {
     survived: usize,
 }
 
-/// A change that no check catches, and the reason why it isn't a mistake.
+/// A change that no check catches, and the reason that it isn't a mistake.
 #[derive(Deserialize)]
 struct Survivor {
     line: String,

@@ -13,7 +13,7 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;
 
-/// Without a terminal, how long a build may run before it is announced.
+/// Without a terminal, the time a build may take before it's announced.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The outcome of a build.
@@ -25,10 +25,10 @@ pub enum Built {
     Broken(BTreeSet<Place>),
 }
 
-/// The location of a compiler error.
+/// The source location of a compiler error.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Path relative to the course.
+    /// Path relative to the repository's root.
     pub file: String,
     /// Line number, from 1.
     pub line: u64,
@@ -53,7 +53,7 @@ impl Programs {
         self.paths
             .get(target)
             .map(PathBuf::as_path)
-            .with_context(|| format!("cargo made no program `{target}`"))
+            .with_context(|| format!("cargo built no program `{target}`"))
     }
 
     /// Records an artifact that cargo reports, whether it's new or up to date.
@@ -81,7 +81,7 @@ impl Programs {
     }
 }
 
-/// The messages cargo printed during a build.
+/// What cargo reported during a build.
 #[derive(Default)]
 struct Messages {
     programs: Programs,
@@ -90,8 +90,7 @@ struct Messages {
 }
 
 /// Runs `cargo SUBCOMMAND ARGS` and returns what it built. Cargo's messages are passed through,
-/// with its progress on a terminal. `next` is a sentence that says what is being built and what
-/// happens next.
+/// with its progress bar if standard error is a terminal. `next` announces the build in a sentence.
 ///
 /// Ctrl-C during a build can leave rustc's incremental cache in a state that breaks linking in
 /// every later build (rust-lang/rust#81280, open since 2021). A build that fails in this particular
@@ -102,7 +101,7 @@ struct Messages {
 pub fn build(repo: &Repo, subcommand: &str, args: &[String], next: &str) -> Result<Built> {
     let (mut messages, mut succeeded) = attempt(repo, subcommand, args, next, false)?;
     if !succeeded && messages.stale {
-        note!("An interrupted build left the compiler's cache unusable: building the crate anew.");
+        note!("An interrupted build left the compiler's cache unusable. Rebuilding the crate.");
         let mut clean = cargo::command(repo);
         clean.args(["clean", "--quiet", "-p", "candecode", "-p", "candecode-checks"]);
         let clean = clean.status()?;
@@ -123,10 +122,10 @@ fn attempt(
     let cold = !cargo::candle_is_built(&cargo::target_dir(repo));
     if cold {
         note!(
-            "The first build compiles candle and the crates that it needs: 3 to 4 minutes on two \
-            cores, once.\n\
-             Meanwhile read book/src/preface.md and book/src/how_a_day_works.md; afterwards `cargo \
-             xtask book` shows the whole book."
+            "The first build compiles candle and its dependencies. That takes 3 to 4 minutes on \
+            two cores, and happens only once.\n\
+             In the meantime, read book/src/preface.md and book/src/how_a_day_works.md. After \
+             that, `cargo xtask book` builds the whole book."
         );
     }
     let terminal = std::io::stderr().is_terminal();
@@ -142,8 +141,8 @@ fn attempt(
     let mut child = command.spawn().map_err(|e| anyhow!("cannot start cargo: {e}"))?;
     let (done, waiting) = channel::<()>();
     if !terminal && !cold {
-        // Without a progress bar, announce a build that takes a while. One that is up to date stays
-        // silent.
+        // There is no progress bar, so announce builds that take a while. Print nothing if
+        // everything is up to date.
         let next = next.to_string();
         std::thread::spawn(move || {
             if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
@@ -185,7 +184,7 @@ impl Messages {
                 return;
             }
         }
-        // On a terminal, cargo may have drawn a progress bar on this line
+        // On a terminal, this line may already hold cargo's progress bar
         let clear = if term::stderr_colors() { "\r\x1b[K" } else { "" };
         let _ = write!(std::io::stderr(), "{clear}{rendered}");
         let level = message["level"].as_str().unwrap_or_default();
@@ -196,7 +195,7 @@ impl Messages {
     }
 }
 
-/// Returns where a span starts. For a span inside a macro, that is the call site.
+/// Returns where a span starts. For a span inside a macro, returns the call site.
 fn place(span: &Value) -> Option<Place> {
     match &span["expansion"]["span"] {
         call if call.is_object() => place(call),
@@ -207,13 +206,13 @@ fn place(span: &Value) -> Option<Place> {
     }
 }
 
-/// Replaces paths to the reader's files with the ones the reader knows. As a module of a check
-/// program, a day is `tests/../src/dayNN_*.rs`.
+/// Shortens `tests/../src/dayNN_*.rs`, a day's path as a module of a check program, to the path
+/// that the reader knows, `src/dayNN_*.rs`.
 pub fn in_src(text: &str) -> String {
     text.replace("tests/../src/", "src/").replace(r"tests\../src/", "src/")
 }
 
-/// Returns whether the linker misses a compiler-generated symbol, which only a bad cache can cause.
+/// Returns whether the linker can't find a compiler-generated symbol. Only a bad cache causes that.
 fn is_stale(text: &str, rendered: &str) -> bool {
     let rendered = rendered.to_lowercase();
     let missing = rendered.contains("undefined") || rendered.contains("unresolved");
@@ -222,25 +221,25 @@ fn is_stale(text: &str, rendered: &str) -> bool {
 
 /// Explains a failed build: where the errors are, and what still works.
 pub fn explain(broken: &BTreeSet<Place>) -> String {
-    // Errors in the kit or the checks are only consequences of a broken day.
+    // If a day has errors, those in the kit or the checks are probably just consequences.
     let days: BTreeSet<Place> =
         broken.iter().filter(|place| place.file.starts_with("src/day")).cloned().collect();
     let broken = if days.is_empty() { broken } else { &days };
     let all = |start: &str| broken.iter().all(|place| place.file.starts_with(start));
     if broken.is_empty() {
-        "cargo could not build; its own words are above. `cargo xtask doctor` looks for usual \
+        "cargo couldn't build; see its output above. `cargo xtask doctor` checks for common \
          causes."
             .to_string()
     } else if all("src/day") {
         format!(
-            "The error is in {}. Days from the reference are not affected: the same command with \
-             `--solution ref` goes without your file.",
+            "The error is in {}. Days from the reference are not affected: with `--solution ref`, \
+             the same command runs without your file.",
             places(broken)
         )
     } else if all("tests/") {
         format!(
-            "The checks do not fit your file ({}): has a signature changed? It must stay as the \
-             stub had it.",
+            "The checks don't compile with your file ({}): has a signature changed? It must stay \
+             as it was in the stub.",
             places(broken)
         )
     } else {
@@ -248,7 +247,7 @@ pub fn explain(broken: &BTreeSet<Place>) -> String {
     }
 }
 
-/// Lists locations as in `src/day01_attention.rs, line 79`, limited to the first few.
+/// Lists the first few locations, in the form `src/day01_attention.rs, line 79`.
 pub fn places(broken: &BTreeSet<Place>) -> String {
     const SHOWN: usize = 5;
     let (mut words, mut file) = (Vec::new(), "");

@@ -32,7 +32,7 @@ pub fn command(repo: &Repo) -> Command {
 }
 
 /// Runs a member of the workspace, building it on first use, and returns its exit code. `options`
-/// are cargo's.
+/// go to cargo, `args` to the program.
 ///
 /// # Errors
 /// If cargo cannot be started.
@@ -65,7 +65,7 @@ pub fn target_dir(repo: &Repo) -> PathBuf {
     dir.map_or(usual, PathBuf::from)
 }
 
-/// Returns whether candle is already built in the profile that all commands share.
+/// Returns whether candle is already built in the profile that the commands share.
 pub fn candle_is_built(target: &Path) -> bool {
     let entries = std::fs::read_dir(target.join("debug/deps"));
     let mut names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());

@@ -1,4 +1,4 @@
-//! The check programs: which code they check, and how they are built.
+//! Builds the check programs for the chosen code.
 
 use crate::cargo::{self, Built, Programs};
 use crate::host;
@@ -23,9 +23,9 @@ pub enum CodeOf {
 pub enum Mix {
     /// One of the reader's days, with reference code for the other days.
     Mine,
-    /// The reader's days throughout.
+    /// The reader's code for every day.
     AllMine,
-    /// The reference throughout.
+    /// The reference for every day.
     Reference,
 }
 
@@ -33,15 +33,14 @@ impl Mix {
     /// Returns the mix that `--solution` and `--rest` ask for.
     ///
     /// # Errors
-    /// Bad usage: with the reference as the solution, every day is the reference's, so the rest
-    /// can't be the reader's.
+    /// Bad usage: `--solution ref` uses the reference for every day, so it excludes `--rest mine`.
     pub fn of(solution: CodeOf, rest: CodeOf) -> Result<Mix> {
         match (solution, rest) {
             (CodeOf::Reader, CodeOf::Reference) => Ok(Mix::Mine),
             (CodeOf::Reader, CodeOf::Reader) => Ok(Mix::AllMine),
             (CodeOf::Reference, CodeOf::Reference) => Ok(Mix::Reference),
             (CodeOf::Reference, CodeOf::Reader) => Err(usage(
-                "--solution ref takes every day from the reference: leave --rest mine out",
+                "--solution ref uses the reference for every day: omit --rest mine",
             )),
         }
     }
@@ -50,7 +49,7 @@ impl Mix {
     pub fn words(self) -> &'static str {
         match self {
             Mix::Mine => "yours, among reference days",
-            Mix::AllMine => "yours, among days of yours",
+            Mix::AllMine => "yours, among your own days",
             Mix::Reference => "the reference",
         }
     }
@@ -80,8 +79,8 @@ pub fn build(repo: &Repo, mix: Mix, days: &[Day], device: Option<&str>) -> Resul
     let days: Vec<&Day> = days.iter().filter(|day| has_checkers(repo, day)).collect();
     let next = match days[..] {
         [] => return Ok(Built::Done(Programs::default())),
-        [day] => format!("Building the checks of day {}; then they run.", day.number),
-        _ => format!("Building the checks of {} days; then they run, day after day.", days.len()),
+        [day] => format!("Building and running the checks of day {} …", day.number),
+        _ => format!("Building the checks of {} days, then running them day by day …", days.len()),
     };
     for day in days {
         args.extend(["--test", &day.name]);

@@ -1,14 +1,13 @@
-//! Parses the output of Rust's test harness: results that have no report, and the reader's own
-//! output.
+//! Parses the output of Rust's test harness: test names, verdicts, and what each test printed.
 
 use std::collections::BTreeMap;
 
 /// The harness's verdict on one test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It returned.
+    /// It passed.
     Ok,
-    /// It panicked.
+    /// It panicked or returned an error.
     Failed,
     /// It is marked `#[ignore]`.
     Ignored,
@@ -24,7 +23,7 @@ pub fn results(stdout: &str) -> BTreeMap<String, Verdict> {
     stdout.lines().filter_map(result).collect()
 }
 
-/// Parses one line, if it is a result.
+/// Parses one line. Returns `None` if it isn't a result.
 pub fn result(line: &str) -> Option<(String, Verdict)> {
     let (name, verdict) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let name = name.strip_suffix(" - should panic").unwrap_or(name);

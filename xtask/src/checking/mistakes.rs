@@ -1,5 +1,5 @@
-//! The known mistakes of a day, `tests/mistakes/dayNN.toml`: compiles them into a program of their
-//! own and records what each does to every check.
+//! The known mistakes of a day, `tests/mistakes/dayNN.toml`: compiles them into one program and
+//! records how each affects every check.
 //!
 //! The record doesn't depend on the reader's code, so it is computed when a check first fails and
 //! then kept in `target/`. The program is compiled with `rustc` directly, from the libraries that
@@ -29,7 +29,7 @@ pub fn file(day: &Day) -> String {
     format!("tests/mistakes/day{:02}.toml", day.number)
 }
 
-/// Returns a day's known mistakes and right variants.
+/// Returns a day's known mistakes and correct variants.
 fn table(repo: &Repo, day: &Day) -> Result<Table> {
     let path = file(day);
     repo.read(&path)?.parse().map_err(|e| anyhow!("{path}: {e}"))
@@ -63,7 +63,8 @@ pub fn make_record(
     device: Option<&str>,
     stop: Stop,
 ) -> Result<Option<PathBuf>> {
-    // Computed first: a change in the meantime makes the record stale, but never wrong.
+    // Computed first, so that a file that changes in the meantime makes the record stale, never
+    // wrong.
     let key = key(repo, day, programs, device);
     let dir = WorkDir::new(repo, day)?;
     let Some(program) = compile(repo, day, programs, &dir.0, stop)? else { return Ok(None) };
@@ -77,9 +78,8 @@ pub fn make_record(
     Ok(Some(path(repo, day)))
 }
 
-/// Runs the tests that prove a day's checkers on the known mistakes, the correct variants and the
-/// stub. Compares an existing record with what the mistakes do now. If there is none, saves this
-/// run as the record.
+/// Tests a day's checkers on the known mistakes, the correct variants and the stub. If there is a
+/// record, compares it with what the mistakes do now. Otherwise, saves this run as the record.
 ///
 /// # Errors
 /// Same as [`make_record`].
@@ -96,7 +96,7 @@ pub fn teeth(repo: &Repo, day: &Day, programs: &Programs) -> Result<DayRun> {
     Ok(run)
 }
 
-/// A directory for the files this process compiles, removed on drop.
+/// A directory for files that this process compiles. Removed on drop.
 struct WorkDir(PathBuf);
 
 impl WorkDir {
@@ -120,7 +120,7 @@ fn keep(repo: &Repo, day: &Day, key: &str, report: &str) -> Result<()> {
         report.lines().filter(|line| line.contains("\"teeth\":\"mistake\"")).collect();
     ensure!(
         rows.len() == entries(&table, "mistake").count(),
-        "the program of day {}'s known mistakes ended before it had tried all of them",
+        "the program with day {}'s known mistakes ended before it had tried all of them",
         day.number
     );
     let text: String = [key].into_iter().chain(rows).map(|line| format!("{line}\n")).collect();
@@ -132,8 +132,8 @@ fn path(repo: &Repo, day: &Day) -> PathBuf {
     cargo::target_dir(repo).join(format!("candecode/records/{}.jsonl", day.name))
 }
 
-/// Returns everything a record depends on. The library's file name in `target/` stands for the
-/// compiler and the features.
+/// Returns a key for everything a record depends on. The library's file name in `target/` covers
+/// the compiler and the features.
 fn key(repo: &Repo, day: &Day, programs: &Programs, device: Option<&str>) -> String {
     let library = programs.library("candecode").map(|path| path.display().to_string());
     let variable = |name| std::env::var(name).unwrap_or_default();
@@ -148,7 +148,7 @@ fn key(repo: &Repo, day: &Day, programs: &Programs, device: Option<&str>) -> Str
     Inputs::read(repo).record_key(day, &machine)
 }
 
-/// Describes the CPU features that the kernels select their instructions by.
+/// Lists the CPU features that decide which instructions the kernels use.
 fn instruction_set() -> String {
     #[cfg(target_arch = "x86_64")]
     return format!(
@@ -164,7 +164,7 @@ fn instruction_set() -> String {
     return std::env::consts::ARCH.to_string();
 }
 
-/// Compiles the program of a day's mistakes in its own directory. Returns `None` if it was stopped.
+/// Compiles the program with a day's mistakes in `dir`. Returns `None` if it was stopped.
 fn compile(
     repo: &Repo,
     day: &Day,
@@ -178,10 +178,10 @@ fn compile(
     command.current_dir(&repo.root);
     command.arg(repo.root.join(day.tests())).args(["--crate-name", &day.name, "--test"]);
     command.args(["--edition=2021", "--cfg=mistakes", "--cap-lints=allow"]);
-    // The same flags as cargo's build of the check program, minus those that only help a debugger
-    // or an incremental rebuild.
+    // The same code generation as in cargo's build of the check program, without debug info or
+    // incremental compilation.
     command.args(["-Copt-level=0", "-Coverflow-checks=on", "-Cdebug-assertions=off"]);
-    // Panics print their location.
+    // Panics print their location, which shouldn't include the temporary directory.
     command.arg(format!("--remap-path-prefix={}=mistakes", dir.display()));
     command.args(programs.folders().iter().map(|folder| format!("-L{folder}")));
     let manifest: Table = repo.read("tests/Cargo.toml")?.parse().context("tests/Cargo.toml")?;
@@ -218,8 +218,8 @@ fn run(command: &mut Command, stop: Stop) -> Result<Option<bool>> {
     }
 }
 
-/// Writes each mistake and variant of a day as a module, along with the stub and a file that lists
-/// them all, which the day's check program includes.
+/// Writes the stub and each mistake and variant of a day as modules, and a file that lists them.
+/// Returns the path of that file, which the day's check program includes.
 fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
     let (wrong, table) = (file(day), table(repo, day)?);
     let reference = repo.read(&day.solution())?;
@@ -231,7 +231,7 @@ fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
         Ok(writeln!(modules, "    #[path = {path:?}]\n    pub mod {name};")?)
     };
     module("stub", &stubs::stub(&reference).map_err(|e| anyhow!("{}: {e}", day.solution()))?)?;
-    // In a long day, modules share the parts before their edit.
+    // For a long day, modules can share the parts before their edit.
     let shared = table.get("share_earlier_parts").and_then(Value::as_bool) == Some(true);
     if shared {
         module("reference", &reference)?;
@@ -274,7 +274,7 @@ pub fn entries<'a>(table: &'a Table, kind: &str) -> impl Iterator<Item = &'a Val
 /// # Errors
 /// If the field is missing.
 pub fn text<'a>(entry: &'a Value, key: &str) -> Result<&'a str> {
-    entry.get(key).and_then(Value::as_str).with_context(|| format!("an entry lacks {key}"))
+    entry.get(key).and_then(Value::as_str).with_context(|| format!("an entry has no `{key}`"))
 }
 
 /// Applies every edit of an entry to the reference. Each `find` must match exactly once.
@@ -288,15 +288,15 @@ pub fn edited(reference: &str, entry: &Value) -> Result<String> {
     for edit in edits {
         let (find, replace) = (text(edit, "find")?.trim_matches('\n'), text(edit, "replace")?);
         let times = code.matches(find).count();
-        ensure!(times == 1, "find matches {times} times, it must match once: {find}");
+        ensure!(times == 1, "`find` must match once, but matches {times} times: {find}");
         code = code.replacen(find, replace.trim_matches('\n'), 1);
     }
     Ok(code)
 }
 
-/// Removes the parts (`// part 2: title`) that come before the first edit: their items are compiled
-/// once, in the module `reference`. Later parts stay, because they may call edited code. For this
-/// to work, no part can use private items of an earlier one.
+/// Removes the parts (`// part 2: title`) that come before the first edit. Their items are compiled
+/// once, in the module `reference`. Later parts stay, because they may call edited code. This works
+/// only if no part uses private items of an earlier one.
 fn without_equal_parts(reference: &str, code: &str) -> String {
     let parts: Vec<usize> = code.match_indices("\n// part ").map(|(at, _)| at).collect();
     let equal = |at: &usize| reference.get(..*at) == code.get(..*at);

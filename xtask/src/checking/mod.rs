@@ -19,8 +19,8 @@ use runner::{DayRun, Options};
 use saved::Inputs;
 use std::rc::Rc;
 
-/// Checks days one after another, calling `show` as each finishes. Results for the reader's code
-/// are saved for `list`.
+/// Checks days one after another, calling `show` as each finishes. Saves results for the reader's
+/// code, for `list`.
 ///
 /// A day the reader hasn't touched isn't built: all its tasks count as not written.
 ///
@@ -40,7 +40,7 @@ pub fn check(
             Some(Progress::Stub) => stubs.push(day.clone()),
             Some(Progress::Missing) => {
                 let (src, number) = (day.src(), day.number);
-                bail!("{src} is missing: `cargo xtask reset day{number}` puts the stub back")
+                bail!("{src} is missing: `cargo xtask reset day{number}` restores the stub")
             }
             _ => begun.push(day.clone()),
         }
@@ -64,7 +64,7 @@ pub fn check(
             let usual = mix == Mix::Mine && options.tasks.is_empty() && options.device.is_none();
             if usual && std::env::var_os("CANDECODE_KERNELS").is_none() {
                 if let Err(problem) = saved::save(repo, &key, &run) {
-                    note!("(the outcome is not kept for `cargo xtask list`: {problem:#})");
+                    note!("(couldn't save the results for `cargo xtask list`: {problem:#})");
                 }
             }
             show(&run)?;
@@ -80,7 +80,7 @@ pub fn check(
     Ok(runs)
 }
 
-/// Runs a day's checks on the programs that were built.
+/// Runs a day's checks with the programs from a build.
 fn run_day(repo: &Repo, mix: Mix, day: &Day, built: &Built, options: &Options) -> Result<DayRun> {
     match built {
         Built::Broken(_) => table::not_run(repo, day, Status::Broken),
@@ -94,7 +94,8 @@ fn run_day(repo: &Repo, mix: Mix, day: &Day, built: &Built, options: &Options) -
     }
 }
 
-/// Checks one of the reader's days among reference days. Prints nothing but cargo's messages.
+/// Checks one of the reader's days, with reference code for the others. Prints only cargo's
+/// messages.
 ///
 /// # Errors
 /// Same as [`check`].
@@ -105,8 +106,8 @@ pub fn of_reader(repo: &Repo, day: &Day, device: Option<&str>) -> Result<DayRun>
     Ok(runs.remove(0))
 }
 
-/// Returns the failing checks of the reader's day that a known mistake might explain, if they ran
-/// without a record of the mistakes.
+/// Returns the failing checks of the reader's day that a known mistake might explain. Empty if the
+/// mistakes were on record already, or if the day has none.
 fn unnamed(repo: &Repo, run: &DayRun, options: &Options) -> Vec<String> {
     let Some(Built::Done(programs)) = run.built.as_deref() else { return vec![] };
     let recorded = mistakes::record(repo, &run.day, programs, options.device.as_deref()).is_some();
@@ -117,9 +118,9 @@ fn unnamed(repo: &Repo, run: &DayRun, options: &Options) -> Vec<String> {
     failed.map(|unit| unit.test.clone()).collect()
 }
 
-/// Computes what the known mistakes do, unless that was known when the day ran, and repeats the
-/// failing checks with it to get a diagnosis. Returns `None` if there is nothing to find out, or if
-/// it was stopped.
+/// Records the effects of the known mistakes, unless they were on record when the day ran, and
+/// repeats the failing checks to get a diagnosis. Returns `None` if there is nothing to diagnose,
+/// or if it was stopped.
 ///
 /// # Errors
 /// If the known mistakes cannot be compiled or run.
@@ -134,8 +135,8 @@ pub fn diagnose(
         return Ok(None);
     };
     note!(
-        "Comparing with the known mistakes of day {}; the first time, this takes up to a \
-         minute. Ctrl-C ends it.",
+        "Comparing with the known mistakes of day {}. The first time, this takes up to a \
+         minute. Ctrl-C stops it.",
         run.day.number
     );
     let device = options.device.as_deref();

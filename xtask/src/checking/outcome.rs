@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 /// The outcome of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
-    /// Right.
+    /// The check passed.
     Passed,
     /// A `todo!` was reached.
     Unwritten,
-    /// Wrong.
+    /// The result was wrong.
     Failed,
     /// The code under test panicked.
     Panicked,
-    /// It ran past its time limit.
+    /// It exceeded its time limit.
     Timeout,
     /// The whole test program ended before this check finished.
     Died,
@@ -24,8 +24,8 @@ pub enum Status {
     Broken,
 }
 
-/// Each status with its word in the report and its symbol and word on the screen, which always
-/// appear together. The runner itself writes the last two to the results it saves.
+/// Each status with its word in the report, and its symbol and word on the screen, which always
+/// appear together. The last two never come from a checker, only from the runner's saved results.
 const STATUSES: [(Status, &str, &str, &str); 7] = [
     (Status::Passed, "passed", "✓", "passed"),
     (Status::Unwritten, "unwritten", "○", "not written"),
@@ -66,8 +66,8 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Returns the task in a test's name: `6.1` for `task_6_1_…`. Returns `None` for tests that
-    /// prove the checkers.
+    /// Returns the task in a test's name: `6.1` for `task_6_1_…`. Returns `None` for other tests,
+    /// such as those that test the checkers.
     pub fn task(&self) -> Option<String> {
         let mut parts = self.test.strip_prefix("task_")?.splitn(3, '_');
         let (day, number) = (parts.next()?, parts.next()?);
@@ -76,8 +76,8 @@ impl Unit {
     }
 }
 
-/// Parses the units of a report. Skips a line cut off by a crash. If a test has several lines, the
-/// worst counts.
+/// Parses the units of a report. Skips a line cut off by a crash. If a test has several lines,
+/// keeps the worst.
 pub fn parse(text: &str) -> BTreeMap<String, Unit> {
     let mut units: BTreeMap<String, Unit> = BTreeMap::new();
     for line in text.lines() {
@@ -105,17 +105,17 @@ pub fn parse(text: &str) -> BTreeMap<String, Unit> {
 pub struct TeethRow {
     /// `mistake`, `variant` or `stub`.
     pub kind: String,
-    /// Its name in `tests/mistakes/`.
+    /// The name in `tests/mistakes/`.
     pub name: String,
-    /// The checks it fails. For the stub, those that report "not written yet".
+    /// The checks that fail. For the stub, those that report "not written yet".
     pub caught: Vec<String>,
     /// The checks that no other mistake fails in the same way.
     pub alone: Vec<String>,
-    /// For a mistake, its diagnosis.
+    /// The diagnosis, for a mistake.
     pub words: String,
 }
 
-/// Returns the rows in a report that come from the tests that prove the checkers.
+/// Returns the rows of a report that come from testing the checkers.
 pub fn teeth_rows(text: &str) -> Vec<TeethRow> {
     let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let row = |value: Value| {
@@ -133,7 +133,7 @@ pub fn teeth_rows(text: &str) -> Vec<TeethRow> {
 
 /// Returns one unit per expected test: from the report, from libtest's output, or as unfinished.
 ///
-/// A test that failed according to libtest never counts as passed, even if the report says so.
+/// A test that failed according to libtest never counts as passed, whatever the report says.
 pub fn merge(
     expected: &[String],
     report: &BTreeMap<String, Unit>,

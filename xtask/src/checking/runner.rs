@@ -18,11 +18,11 @@ use std::time::Duration;
 /// Options for running a day's checkers.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The device, passed on as `CANDECODE_DEVICE`.
+    /// The device, passed to the program as `CANDECODE_DEVICE`.
     pub device: Option<String>,
     /// The tasks to check. Empty: all.
     pub tasks: Vec<String>,
-    /// Whether to run the tests that prove the checkers instead of the checks.
+    /// Whether to run the tests of the checkers instead of the checks.
     pub teeth: bool,
     /// The record of the known mistakes, used to diagnose failures.
     pub record: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub struct DayRun {
     pub outputs: BTreeMap<String, String>,
     /// The program's full report.
     pub report: String,
-    /// The build it ran. `None` for a day the reader hasn't touched.
+    /// The build it used. `None` for a day the reader hasn't touched.
     pub built: Option<Rc<Built>>,
 }
 
@@ -60,24 +60,23 @@ impl DayRun {
 
 /// Runs the check program of one day.
 ///
-/// If the program dies, every check it left unfinished is run again on its own, so only the culprit
-/// is blamed.
+/// If the program dies, runs each unfinished check again on its own, to find the culprit.
 ///
 /// # Errors
-/// If it cannot be started.
+/// If the program can't be started.
 pub fn run_day(repo: &Repo, day: &Day, program: &Path, options: &Options) -> Result<DayRun> {
     let mut filter: Vec<String> =
         options.tasks.iter().map(|id| format!("task_{}_", id.replace('.', "_"))).collect();
     if options.teeth {
         filter.push("teeth_".to_string());
     } else {
-        // Skip tests that the reader wrote in the day's file, too
+        // Also skip any tests that the reader wrote in the day's file
         filter.extend(["--skip", "teeth_", "--skip", &format!("{}::", day.name)].map(String::from));
     }
     let call = Call { repo, day, program, options };
     let listing = ["--list", "--format", "terse"].map(String::from);
     let mut expected = libtest::list(&call.run(&[&filter[..], &listing].concat(), 0)?.0.stdout);
-    // In the checkers' order rather than alphabetically: task by task, simplest first.
+    // Sort by task, then in the checkers' order, which puts the simplest check first.
     let source = fs::read_to_string(repo.root.join(day.tests())).unwrap_or_default();
     expected.sort_by_key(|test| {
         let task = test.strip_prefix("task_").and_then(|rest| rest.split('_').nth(1)?.parse().ok());
@@ -103,7 +102,7 @@ pub fn run_day(repo: &Repo, day: &Day, program: &Path, options: &Options) -> Res
     Ok(DayRun { outputs, report, ..DayRun::of(day, units) })
 }
 
-/// Runs only these checks of a day.
+/// Runs the named checks of a day.
 ///
 /// # Errors
 /// If the program cannot be started.
@@ -138,7 +137,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Runs only these checks.
+    /// Runs the named checks.
     fn exactly(&self, names: &[String]) -> Result<Vec<Unit>> {
         Ok(self.units(&[names, &["--exact".to_string()]].concat(), names)?.2)
     }
@@ -186,7 +185,8 @@ impl Call<'_> {
     }
 }
 
-/// Returns why checks are unfinished, and the program's last lines.
+/// Returns the status for unfinished checks, and a message with the reason and the last lines of
+/// the program's standard error.
 fn last_words(outcome: &Outcome) -> (Status, String) {
     let lines: Vec<&str> = outcome.stderr.lines().collect();
     let tail = lines[lines.len().saturating_sub(8)..].join("\n");
@@ -199,14 +199,14 @@ fn last_words(outcome: &Outcome) -> (Status, String) {
                 seconds if seconds < 120 => format!("{seconds} s"),
                 seconds => format!("{} minutes", seconds / 60),
             };
-            let text = "stopped. Is there a loop without an end?";
+            let text = "stopped. Is there an endless loop?";
             return (Status::Timeout, format!("still running after {time}: {text}"));
         }
     };
     (Status::Died, format!("the test program ended before this check did ({why})\n{tail}"))
 }
 
-/// Returns the time limit of one test program, generous for a machine under load.
+/// Returns the time limit for one test program. The default is generous, for a machine under load.
 fn limit() -> Duration {
     let own = std::env::var("CANDECODE_CHECK_LIMIT").ok().and_then(|s| s.parse().ok());
     Duration::from_secs(own.unwrap_or(20 * 60))

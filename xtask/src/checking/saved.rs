@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// The inputs that the checks of every day share: checkers, goldens, known mistakes, the reference,
-/// the crates, and everything in `src/` but the days. (The runner is included because it generates
-/// the known mistakes' code.)
+/// The inputs that all days' checks share: checkers, goldens, known mistakes, the reference, the
+/// crates, and everything in `src/` except the days. (The runner is included because it generates
+/// the code of the known mistakes.)
 const COMMON: [&str; 7] =
     ["tests", "solutions", "src", "crates", "xtask/src", "Cargo.toml", "Cargo.lock"];
 
-/// A fingerprint of the contents of these shared inputs.
+/// A fingerprint of the shared inputs.
 pub struct Inputs(u64);
 
 impl Inputs {
@@ -54,8 +54,8 @@ impl Inputs {
     }
 }
 
-/// Saves the outcome of a day's checks. The key is computed before the build, so a file that
-/// changes in the meantime makes the outcome stale, but never wrong.
+/// Saves the outcome of a day's checks. Compute the key before the build, so that a file that
+/// changes in the meantime makes the outcome stale, never wrong.
 ///
 /// # Errors
 /// If the disk is full or permission is denied.
@@ -79,7 +79,7 @@ fn file(repo: &Repo, day: &Day) -> PathBuf {
     repo.root.join(format!(".candecode/results/{}.jsonl", day.name))
 }
 
-/// Hashes a file, or all files of a directory in order of their names.
+/// Hashes a file, or all files of a directory in order of their names, except the reader's days.
 fn add(path: &Path, hasher: &mut DefaultHasher) {
     path.file_name().hash(hasher);
     if let Ok(entries) = std::fs::read_dir(path) {
@@ -88,7 +88,7 @@ fn add(path: &Path, hasher: &mut DefaultHasher) {
         paths.retain(|path| !is_day_of_src(path));
         paths.iter().for_each(|path| add(path, hasher));
     } else {
-        // Reading a pipe would block
+        // Only regular files: reading a pipe would block
         path.is_file().then(|| std::fs::read(path).ok()).hash(hasher);
     }
 }

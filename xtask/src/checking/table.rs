@@ -41,13 +41,13 @@ impl Sum {
     }
 }
 
-/// Prints a message for every check that is wrong. Tasks that are merely unwritten only appear in
-/// the table. With `show_output`, also prints what the code under test printed, even for checks
-/// that pass. Without it, only mentions that there is output.
+/// Prints a message for every check that fails. Unwritten tasks appear only in the table. With
+/// `show_output`, also prints the output of the code under test, even for checks that pass. Without
+/// it, only mentions that a failing check has output.
 ///
-/// If several checks fail in the same way, the message is printed once, with the names of the
-/// others. `tasks` are those named on the command line: for them, the suggested next step is a hint
-/// instead of the same command again.
+/// If several checks fail for the same reason, prints the message once, with the names of the
+/// others. `tasks` are those named on the command line: for a single one, suggests a hint as the
+/// next step, instead of the same command again.
 pub fn messages(run: &DayRun, show_output: bool, tasks: &[String]) {
     let quiet = [Status::Passed, Status::Unwritten, Status::Broken];
     let failing: Vec<&Unit> =
@@ -59,7 +59,7 @@ pub fn messages(run: &DayRun, show_output: bool, tasks: &[String]) {
         let wrong = first && !quiet.contains(&unit.status);
         let printed = run.outputs.get(&unit.test);
         if wrong {
-            // A later check's guess assumes that the simpler ones pass.
+            // Show the guess only for a task's first failure: it assumes that simpler checks pass.
             let task = |other: &&&Unit| other.task() == unit.task();
             let simplest = failing.iter().find(task).is_some_and(|first| first.test == unit.test);
             show_message(unit, simplest);
@@ -87,19 +87,19 @@ pub fn messages(run: &DayRun, show_output: bool, tasks: &[String]) {
     }
 }
 
-/// The next step in a checker's message. The runner replaces it, because it knows the command line.
+/// Prefix of the message line that suggests a next step. The runner may replace the line.
 const NEXT: &str = "  next: ";
 /// Prefixes of the message lines that name the mistake.
 const DIAGNOSIS: [&str; 2] = ["  this is what you get", "  or: "];
-/// Prefix of the message line with a checker's guess, for a result that no known mistake has.
+/// Prefix of the message line with a checker's guess, for results that no known mistake produces.
 const GUESS: &str = "  likely: ";
 /// The maximum number of checks to list for one cause.
 const NAMED: usize = 12;
 
-/// Splits a check's message into its head and its body, without the line for the next step.
+/// Splits a check's message into its first line and the rest, leaving out the next step.
 fn parts(unit: &Unit) -> (&str, Vec<&str>) {
     let message = unit.message.trim_end();
-    // A checker's own message opens with its task and claim. Others need the test's name
+    // A checker's own message starts with its task and claim. For others, use the test's name
     let (head, body) = match message.split_once('\n') {
         Some((head, body)) if head.starts_with("task ") => (head, body),
         _ => (unit.test.as_str(), message),
@@ -107,8 +107,8 @@ fn parts(unit: &Unit) -> (&str, Vec<&str>) {
     (head, body.lines().filter(|line| !line.starts_with(NEXT)).collect())
 }
 
-/// Returns what is wrong with a check: its diagnosis, or its whole message if there is none. Checks
-/// that fail for the same cause return the same lines.
+/// Returns why a check failed: its diagnosis, or its whole message if there is none. Checks that
+/// fail for the same reason return the same lines.
 fn cause(unit: &Unit) -> Vec<&str> {
     let (head, body) = parts(unit);
     let diagnosis = |line: &&&str| DIAGNOSIS.iter().any(|start| line.starts_with(start));
@@ -116,7 +116,7 @@ fn cause(unit: &Unit) -> Vec<&str> {
     match (found.is_empty(), body.is_empty()) {
         (false, _) => found,
         (true, false) => body,
-        (true, true) => vec![head], // a check without a message is unique
+        (true, true) => vec![head], // no message, so it matches no other check
     }
 }
 
@@ -140,7 +140,7 @@ pub fn diagnoses(units: &[Unit]) {
     let mut rest: Vec<&Unit> = units.iter().filter(known).collect();
     if rest.is_empty() {
         let task = units.first().and_then(Unit::task).unwrap_or_default();
-        say!("\nNone of the known mistakes gives this result. cargo xtask hint --task {task}");
+        say!("\nNone of the known mistakes produces this result. Next: cargo xtask hint --task {task}");
     }
     while let Some(first) = rest.first().copied() {
         let (alike, others) = rest.into_iter().partition(|unit| cause(unit) == cause(first));
@@ -168,8 +168,8 @@ fn also(heads: &[&str]) {
     }
 }
 
-/// Suggests a next step after a failure: check the task on its own, or if that was just done, a
-/// hint.
+/// Suggests a next step after a failure: checking the task on its own, or a hint if that's what the
+/// reader just did.
 fn way_on(unit: &Unit, asked: &[String]) {
     let Some(next) = unit.message.lines().find(|line| line.starts_with(NEXT)) else { return };
     match unit.task().filter(|task| asked == std::slice::from_ref(task)) {
@@ -178,7 +178,7 @@ fn way_on(unit: &Unit, asked: &[String]) {
     }
 }
 
-/// Prints the table of a day's tasks, limited to `only` unless that is empty.
+/// Prints the table of a day's tasks: those in `only`, or all if it's empty.
 ///
 /// # Errors
 /// If the reference's task lines cannot be read.
@@ -203,8 +203,8 @@ pub fn tasks(repo: &Repo, run: &DayRun, words: &str, only: &[String]) -> Result<
     Ok(())
 }
 
-/// Prints a notice in place of the table if a day doesn't build, since its tasks are neither right
-/// nor wrong.
+/// Prints a notice instead of the table. If a day doesn't build, its tasks are neither right nor
+/// wrong.
 pub fn broken(run: &DayRun, words: &str, places: &BTreeSet<Place>) {
     title_line(run, words);
     let (symbol, word) = Status::Broken.words();
@@ -223,7 +223,7 @@ fn title_line(run: &DayRun, words: &str) {
 /// Describes a check that belongs to no task.
 fn kind(unit: &Unit) -> &'static str {
     if unit.test.starts_with("teeth_") {
-        "the checkers themselves: known mistakes are caught"
+        "tests of the checkers"
     } else {
         "other checks"
     }
@@ -239,7 +239,7 @@ pub fn title(task: &Task) -> String {
     format!("{}{kind}", task.title)
 }
 
-/// Prints one row: symbol, word, number, title, and the count of passed checks if only some passed.
+/// Prints one row: symbol, word, number, title, and how many checks passed if only some did.
 fn row(id: &str, title: &str, units: &[&Unit]) {
     let worst = units.iter().map(|unit| unit.status).max();
     let passed = units.iter().filter(|unit| unit.status == Status::Passed).count();
@@ -252,7 +252,7 @@ fn row(id: &str, title: &str, units: &[&Unit]) {
     colored_row(worst, symbol, word, id, title, &some);
 }
 
-/// Prints a row of a table of tasks. No status means the task hasn't been checked since a change.
+/// Prints a row of a table of tasks. `None` means that something has changed since the last check.
 pub fn print_row(status: Option<Status>, id: &str, title: &str, rest: &str) {
     let (symbol, word) = status.map_or(("?", "not checked"), Status::words);
     colored_row(status, symbol, word, id, title, rest);
@@ -275,7 +275,8 @@ fn colored_row(
     say!("  {mark}  {id:<5} {title}{}", paint(Color::Dim, rest));
 }
 
-/// Returns a day that wasn't run: all checks in one status, counted from the checkers' source.
+/// Returns the results of a day that wasn't run. All checks, found in the checkers' source, get the
+/// same status.
 ///
 /// # Errors
 /// If the reference's task lines cannot be read.

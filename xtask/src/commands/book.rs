@@ -1,4 +1,4 @@
-//! `cargo xtask book`: builds the book, with a tool that is compiled on first use.
+//! `cargo xtask book`: builds the book with a tool that is compiled on first use.
 
 use crate::cargo;
 use crate::note;
@@ -14,10 +14,10 @@ pub struct Book {
     /// Open the book in a browser
     #[arg(long)]
     open: bool,
-    /// Leave the live figures out: their still pictures are all there is
+    /// Show still pictures instead of the live figures
     #[arg(long)]
     still: bool,
-    /// The live figures run your days instead of the reference
+    /// Run your days in the live figures instead of the reference
     #[arg(long, conflicts_with = "still")]
     mine: bool,
 }
@@ -28,11 +28,11 @@ pub struct Book {
 /// If cargo cannot be started.
 pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
     if !cargo::target_dir(repo).join("tools").exists() {
-        note!("The first time the book tool is compiled: about a minute on two cores.");
+        note!("Compiling the book tool, which is only needed once: about a minute on two cores.");
     }
     let mut command = cargo::command(repo);
     command.args(["run", "--profile", "tools", "--package", "book-tool"]);
-    // On a terminal, cargo shows its progress.
+    // On a terminal, let cargo show its progress.
     command.args((!std::io::stderr().is_terminal()).then_some("--quiet"));
     command.args(["--", "build"]).args(args.open.then_some("--open"));
     command.envs(args.still.then_some(("CANDECODE_BOOK", "still")));

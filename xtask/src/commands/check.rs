@@ -1,8 +1,7 @@
 //! `cargo xtask check`: runs a day's checkers on the reader's code or on the reference.
 //!
-//! `--part 2` runs the checks of one part of a day. The day's file defines its parts: a line `//
-//! part 2: title` stands above a part's first function, in the reference and therefore in the stub
-//! (see [`crate::stubs`]).
+//! `--part 2` runs the checks of one part of a day. Each part starts with a line `// part 2: title`
+//! above its first function, in the reference and therefore in the stub (see [`crate::stubs`]).
 
 use crate::cargo::{self, Built};
 use crate::checking;
@@ -25,28 +24,28 @@ pub struct Check {
     /// Which day: `day6`, `6` or `all`
     #[arg(value_name = "DAY", default_value = "all", hide_default_value = true)]
     day: String,
-    /// Whose code of the day is checked
+    /// Whose code to check
     #[arg(long, value_enum, default_value = "mine")]
     solution: CodeOf,
-    /// Whose code the other days are
+    /// Whose code to use for the other days
     #[arg(long, value_enum, default_value = "ref")]
     rest: CodeOf,
     /// cpu, metal or cuda
     #[arg(long)]
     device: Option<String>,
-    /// What whole models compute with, where a check has one [default: plain, the days' own code]
+    /// Kernels for checks that run a whole model [default: plain, the days' own code]
     #[arg(long, value_parser = ["plain", "candle", "fast"])]
     kernels: Option<String>,
-    /// Only this task, as `6.1`
+    /// Only this task, such as `6.1`
     #[arg(long)]
     task: Option<String>,
     /// Only the tasks of this part of the day
     #[arg(long, value_name = "N", conflicts_with = "task")]
     part: Option<u32>,
-    /// Also show what your code printed (`println!`, `dbg!`), where a check passes, too
+    /// Show what your code printed (`println!`, `dbg!`), even in checks that pass
     #[arg(long)]
     show_output: bool,
-    /// Check at every save, and show the first task that fails; without a day, the one you are at
+    /// Check at every save and show the first task that fails; the default is the day you're on
     #[arg(long)]
     #[arg(conflicts_with_all = ["solution", "rest", "kernels", "task", "part", "show_output"])]
     watch: bool,
@@ -55,7 +54,7 @@ pub struct Check {
 /// Runs `check`. The exit code is 0 only if every check passed.
 ///
 /// # Errors
-/// Bad usage, or files or programs of the repository that can't be used.
+/// Bad usage, or if a file or program of the repository can't be used.
 pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     if args.watch {
         let day = (args.day != "all").then_some(args.day.as_str());
@@ -85,7 +84,8 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     say!("{}", last_line(sum, &runs));
     if let [DayRun { day, built: None, .. }] = &runs[..] {
         say!(
-            "Next: {}; write in {}, and `cargo xtask check --watch` checks it at every save",
+            "Next: read {}, then write your code in {}; `cargo xtask check --watch` checks it at \
+             every save",
             day.chapter(),
             day.src()
         );
@@ -110,7 +110,7 @@ fn show(repo: &Repo, run: &DayRun, mix: Mix, tasks: &[String], show_output: bool
     Ok(())
 }
 
-/// Names the known mistakes that produce the same results as the reader's code. This comes after
+/// Prints the known mistakes that produce the same results as the reader's code. This comes after
 /// all other output, so Ctrl-C can skip it without changing the exit code.
 fn name_mistakes(repo: &Repo, runs: &[DayRun], options: &Options, failed: bool) -> Result<()> {
     for run in runs {
@@ -123,8 +123,9 @@ fn name_mistakes(repo: &Repo, runs: &[DayRun], options: &Options, failed: bool) 
     Ok(())
 }
 
-/// Formats the last line: the checks that passed, failed, and couldn't run because their task isn't
-/// written or their day doesn't compile. Until something is written, checks mean nothing.
+/// Formats the last line: the number of checks that passed, that failed, and that couldn't run
+/// because their task isn't written or their day doesn't compile. If nothing is written yet, counts
+/// tasks instead.
 fn last_line(sum: Sum, runs: &[DayRun]) -> String {
     let units = || runs.iter().flat_map(|run| &run.units);
     let count = |status| units().filter(|unit| unit.status == status).count();
@@ -154,13 +155,13 @@ fn chosen(repo: &Repo, args: &Check) -> Result<(Option<Day>, Vec<String>)> {
     }
     let Some(part) = args.part else { return Ok((named, vec![])) };
     let Some(day) = named else {
-        return Err(usage("--part is of one day: name it, as `cargo xtask check day10 --part 1`"));
+        return Err(usage("--part needs a day, as in `cargo xtask check day10 --part 1`"));
     };
     let all = repo.tasks(&day)?;
     let parts: BTreeSet<u32> = all.iter().filter_map(|task| task.part).collect();
     let number = day.number;
     if parts.is_empty() {
-        return Err(usage(format!("day {number} has no parts: leave --part out")));
+        return Err(usage(format!("day {number} has no parts: omit --part")));
     }
     if !parts.contains(&part) {
         let parts: Vec<String> = parts.iter().map(u32::to_string).collect();
@@ -171,7 +172,7 @@ fn chosen(repo: &Repo, args: &Check) -> Result<(Option<Day>, Vec<String>)> {
 }
 
 /// Prints the next step if the reader's day (or its core, or the chosen part) is done. Returns
-/// false if the day doesn't fit the engine.
+/// false if the engine doesn't compile with the day.
 fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     let tasks = repo.tasks(&run.day)?;
     let further = |unit: &Unit| {
@@ -184,14 +185,14 @@ fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     }
     let number = run.day.number;
     let done =
-        if open.is_empty() { "is done" } else { "has its core done; what is open is further" };
+        if open.is_empty() { "is done" } else { "has its core done; only further tasks are left" };
     if let Some(part) = part {
         say!("Part {part} of day {number} {done}.");
         let next = part + 1;
         if tasks.iter().any(|task| task.part == Some(next)) {
             say!("Next: cargo xtask check day{number} --part {next}\n");
         } else {
-            say!("That was its last part; the whole day: cargo xtask check day{number}\n");
+            say!("That was the last part. To check the whole day: cargo xtask check day{number}\n");
         }
         return Ok(true);
     }
@@ -211,28 +212,27 @@ fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     Ok(true)
 }
 
-/// Offers to measure the reader's engine, from the first day that makes a difference to it on.
+/// Suggests measuring the reader's engine, starting with day 10, the first that changes the score.
 pub fn offer_score(day: &Day, written: bool) {
     if written && day.number >= 10 {
-        say!("See what it is worth: cargo xtask list --score");
+        say!("See how much it helps: cargo xtask list --score");
     }
 }
 
-/// Builds the engine as `run` would, and returns whether the day fits. The day's checks only
-/// compile it against the reference's types, so they can't show whether the engine compiles with
-/// it.
+/// Builds the engine as `run` would, and returns whether it compiles with the day. The day's checks
+/// compile it only with the reference's other days, so they can't show that.
 pub fn fits(repo: &Repo, day: &Day) -> Result<bool> {
     let number = day.number;
     match run_engine::build_mix(repo)?.0 {
         Built::Done(_) => {
-            say!("It fits: `cargo xtask run` has it now.");
+            say!("The engine compiles with it: `cargo xtask run` now uses your code.");
             Ok(true)
         }
         Built::Broken(places) => {
             note!("\n{}", cargo::explain(&places));
             say!(
-                "But `cargo xtask run` does not compile with day {number}: {}. Do its types and \
-                 signatures have what the stub's had, and no more?\n",
+                "But `cargo xtask run` does not compile with day {number}: {}. Are its types and \
+                 signatures the same as in the stub?\n",
                 cargo::places(&places)
             );
             Ok(false)

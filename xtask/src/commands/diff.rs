@@ -16,7 +16,7 @@ pub struct Diff {
     /// Which day: `day6` or `6`
     #[arg(value_name = "DAY")]
     day: String,
-    /// Only this task, as `6.1`
+    /// Only this task, such as `6.1`
     #[arg(long)]
     task: Option<String>,
 }
@@ -49,7 +49,7 @@ pub fn show_day(repo: &Repo, day: &Day, only: Option<&str>) -> Result<()> {
         match (body_in(&mine), body_in(&reference)) {
             _ if unwritten.contains(&task.id) => say!("  ○ not written yet"),
             (Some(yours), Some(theirs)) if yours == theirs => {
-                say!("  ✓ the same as the reference");
+                say!("  ✓ same as the reference");
             }
             (Some(yours), Some(theirs)) => {
                 let diff = TextDiff::from_lines(&yours, &theirs);
@@ -79,8 +79,8 @@ fn colored(line: Change<&str>) -> String {
     }
 }
 
-/// Returns the name of the function that contains a task's line, and its index among functions of
-/// that name.
+/// Returns the name of the function that contains a task's line, and its index among the functions
+/// with that name.
 fn function_of<'a>(source: &'a str, id: &str) -> Option<(&'a str, usize)> {
     let before: Vec<&str> = source.lines().take_while(|line| !is_task_line(line, id)).collect();
     let names: Vec<&str> = before.iter().filter_map(|line| function_name(line)).collect();
@@ -88,7 +88,7 @@ fn function_of<'a>(source: &'a str, id: &str) -> Option<(&'a str, usize)> {
     Some((name, names.iter().filter(|other| *other == name).count() - 1))
 }
 
-/// Returns the body of the `nth` function of a name. The last line is found by its indent.
+/// Returns the body of the `nth` function with a name. Finds its end by indentation.
 fn body(source: &str, name: &str, nth: usize) -> Option<String> {
     let lines: Vec<&str> = source.lines().collect();
     let mut heads = (0..lines.len()).filter(|&at| function_name(lines[at]) == Some(name));
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_right_function_of_a_name_is_found() {
+    fn functions_with_the_same_name_are_told_apart() {
         let source = "fn a(x: u32) -> u32 {
     // task 6.1: one
     1

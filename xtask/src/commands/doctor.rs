@@ -1,4 +1,4 @@
-//! `cargo xtask doctor`: describes the machine, what is missing, and how to fix it.
+//! `cargo xtask doctor`: describes the machine, reports problems, and suggests fixes.
 
 use crate::cargo;
 use crate::git::git;
@@ -13,14 +13,14 @@ const GIB: u64 = 1 << 30;
 /// A finding, with a fix if it is bad.
 type Finding = (String, Option<&'static str>);
 
-/// Prints the machine's description for an issue, and a line for each thing that can be wrong. The
-/// exit code is 1 if something needs fixing. No line contains a name of the reader or the machine.
+/// Prints a description of the machine to paste into an issue, and the result of each check. The
+/// exit code is 1 if something needs fixing. The output doesn't name the reader or the machine.
 ///
-/// A compiler must be installed, since it compiled this program, so there's no check for one.
+/// There's no check for a compiler, because one must have compiled this program.
 pub fn run(repo: &Repo) -> ExitCode {
     let known =
         |text: Option<String>| text.map_or("unknown".into(), |text| text.trim().to_string());
-    say!("machine  {}, {} threads for products", known(processor()), host::threads());
+    say!("machine  {}, {} threads for matrix products", known(processor()), host::threads());
     say!("system   {} {}", known(system()), std::env::consts::ARCH);
     say!("compiler {}", known(output("rustc", &["--version"])));
     say!("commit   {}", known(git(repo, &["describe", "--always", "--dirty", "--exclude=*"]).ok()));
@@ -29,7 +29,7 @@ pub fn run(repo: &Repo) -> ExitCode {
         match mend {
             None => say!("{} {text}", paint(Color::Green, "✓ good:")),
             Some(mend) => {
-                say!("{} {text}\n         to mend: {mend}", paint(Color::Red, "✗ bad: "));
+                say!("{} {text}\n         to fix: {mend}", paint(Color::Red, "✗ bad: "));
             }
         }
     }
@@ -47,8 +47,8 @@ fn processor() -> Option<String> {
     }
 }
 
-/// Returns the system and its version. Doesn't use `uname`, because its release can contain
-/// arbitrary text.
+/// Returns the system and its version. Doesn't use `uname`, whose release field can contain any
+/// text.
 fn system() -> Option<String> {
     if cfg!(target_os = "macos") {
         return Some(format!("macOS {}", output("sw_vers", &["-productVersion"])?.trim()));
@@ -64,7 +64,7 @@ fn value(file: &str, key: &str, sign: char) -> Option<String> {
     Some(line.split_once(sign)?.1.to_string())
 }
 
-/// Reports the free space on the disk that cargo builds on.
+/// Reports the free space on the disk with cargo's target directory.
 fn space(repo: &Repo) -> Option<Finding> {
     let target = cargo::target_dir(repo);
     let there = target.ancestors().find(|dir| dir.exists())?;
@@ -72,22 +72,22 @@ fn space(repo: &Repo) -> Option<Finding> {
     let free = host::free_space(there)?;
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / GIB as f64);
     let text = format!("{} free where cargo builds", gib(free));
-    let mend = "make room, or set CARGO_TARGET_DIR to a folder on another disk; `cargo clean` \
-                empties this one";
+    let mend = "free some space (`cargo clean` deletes what cargo has built), or set \
+                CARGO_TARGET_DIR to a folder on another disk";
     Some(match free >= needed {
         true => (text, None),
         false => (format!("{text}: building needs {}", gib(needed)), Some(mend)),
     })
 }
 
-/// Reports how many of the commits fetched last are missing from the clone's branch.
+/// Reports how many of the last fetched commits the current branch lacks.
 fn clone(repo: &Repo) -> Option<Finding> {
     let behind = |remote: &str| {
         let range = format!("HEAD..refs/remotes/{remote}/HEAD");
         git(repo, &["rev-list", "--count", &range]).ok()
     };
     Some(match behind("upstream").or_else(|| behind("origin"))?.as_str() {
-        "0" => ("the clone has all that was fetched last".into(), None),
+        "0" => ("the clone has everything from the last fetch".into(), None),
         n => (format!("the clone is {n} commits behind"), Some("cargo xtask update")),
     })
 }

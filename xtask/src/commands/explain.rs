@@ -1,4 +1,4 @@
-//! `cargo xtask explain`: looks up a message's meaning and fix in the book's page of messages.
+//! `cargo xtask explain`: looks up an error message and its fix on the book's page of messages.
 
 use crate::repo::Repo;
 use crate::term::{paint, wrap, Color};
@@ -18,7 +18,7 @@ const SHOWN: usize = 3;
 /// The flags of `explain`.
 #[derive(Args)]
 pub struct Explain {
-    /// A word of the message, or all of it
+    /// A word from the message, or the whole message
     #[arg(required = true, value_name = "WORD", allow_hyphen_values = true)]
     words: Vec<String>,
 }
@@ -29,7 +29,7 @@ struct Section {
     parts: Vec<String>,
 }
 
-/// Prints the sections about a message. The exit code is 1 if there are none.
+/// Prints the sections that explain a message. The exit code is 1 if there are none.
 ///
 /// # Errors
 /// If the page can't be read.
@@ -48,13 +48,13 @@ pub fn run(repo: &Repo, args: &Explain) -> Result<ExitCode> {
         }
     }
     if found.is_empty() {
-        note!("nothing about \"{query}\" in {PAGE}: try one word of the message");
+        note!("{PAGE} has nothing about \"{query}\"; try a single word from the message");
     }
     Ok(ExitCode::from(u8::from(found.is_empty())))
 }
 
-/// Returns the sections about a query: those of a compiler's error code if it has one, else those
-/// about the whole text, else those about its first line.
+/// Returns the sections that match the compiler's error code in the query (`E0308`), if any;
+/// otherwise those that match the whole query; otherwise those that match its first line.
 fn find_pasted<'a>(sections: &'a [Section], query: &str) -> Vec<(&'a Section, Vec<&'a String>)> {
     let code = query.split(|c: char| !c.is_alphanumeric()).find(|word| {
         word.len() == 5 && word.starts_with('E') && word[1..].bytes().all(|b| b.is_ascii_digit())
@@ -64,7 +64,7 @@ fn find_pasted<'a>(sections: &'a [Section], query: &str) -> Vec<(&'a Section, Ve
     queries.map(|query| find(sections, query)).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// Parses the page into sections. Each paragraph is one part, and so is a command with its output.
+/// Parses the page into sections. A part is a paragraph, or a command with its output.
 fn sections(page: &str) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let (mut in_code, mut begins) = (false, true);
@@ -92,8 +92,8 @@ fn sections(page: &str) -> Vec<Section> {
     sections
 }
 
-/// Returns the words of a text and the pairs of neighboring words, without numbers: those of a
-/// pasted message are its own.
+/// Returns the words of a text and its pairs of adjacent words. Numbers are left out, because
+/// those in a pasted message differ from those on the page.
 fn terms(text: &str) -> HashSet<String> {
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
     let is_word = |word: &&str| word.contains(|c: char| !c.is_ascii_digit());
@@ -101,9 +101,10 @@ fn terms(text: &str) -> HashSet<String> {
     words.windows(2).map(|pair| pair.join(" ")).chain(words.clone()).collect()
 }
 
-/// Returns the sections that share the most words and pairs of words with the query, each with its
-/// matching messages. Rare ones count more, those in a title twice, and those that most sections
-/// contain not at all. Words worth at least half of the query have to match.
+/// Returns the sections that best match the query, each with up to [`SHOWN`] of its best-matching
+/// messages (the first ones, if none match). Rare words and word pairs count more, those in a title
+/// count twice, and those in at least three quarters of the sections don't count. A section must
+/// contain words that make up at least half of the query's weight.
 fn find<'a>(sections: &'a [Section], query: &str) -> Vec<(&'a Section, Vec<&'a String>)> {
     let text = |section: &Section| terms(&format!("{} {}", section.title, section.parts.join(" ")));
     let texts: Vec<HashSet<String>> = sections.iter().map(text).collect();
@@ -137,7 +138,7 @@ fn find<'a>(sections: &'a [Section], query: &str) -> Vec<(&'a Section, Vec<&'a S
     found.map(|(section, _)| (section, messages(section))).collect()
 }
 
-/// Returns the first few items with a score close to the highest.
+/// Returns the first [`SHOWN`] items whose score is within 5% of the highest.
 fn best<T>(items: impl Iterator<Item = T>, score: impl Fn(&T) -> f64) -> Vec<T> {
     let items: Vec<(f64, T)> = items.map(|item| (score(&item), item)).collect();
     let highest = items.iter().map(|(score, _)| *score).fold(0.0, f64::max);

@@ -1,4 +1,4 @@
-//! `cargo xtask hint`: help in three tiers, one at a time.
+//! `cargo xtask hint`: gives help in three tiers, one at a time.
 //!
 //! The hints are in `xtask/hints.toml`, one table per task. The number of hints the reader has seen
 //! is stored in `.candecode/hints.json`.
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 /// Path of the hints, relative to the root.
 const FILE: &str = "xtask/hints.toml";
-/// Path of the number of tiers shown per task, relative to the root.
+/// Path of the file with the number of tiers shown per task, relative to the root.
 const SEEN: &str = ".candecode/hints.json";
 /// The maximum width of a line of prose.
 const WIDTH: usize = 88;
@@ -41,13 +41,13 @@ fn tiers(task: &Task) -> &'static [(&'static str, &'static str)] {
 /// The flags of `hint`.
 #[derive(Args)]
 pub struct Hint {
-    /// Which day: `day6` or `6`, or a task: `6.1`; without it, the day you are at
+    /// A day (`day6` or `6`) or a task (`6.1`); the default is the day you're on
     #[arg(value_name = "DAY")]
     day: Option<String>,
-    /// Which task, as `6.1`; without it, the day's first unfinished
+    /// A task, such as `6.1`; the default is the day's first unfinished one
     #[arg(long)]
     task: Option<String>,
-    /// One step further than last time
+    /// Show the next hint
     #[arg(long)]
     more: bool,
 }
@@ -62,8 +62,8 @@ pub fn run(repo: &Repo, args: &Hint) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the hints of a task seen so far, or with `more` the next one, and a suggestion for going
-/// on. Once the task has passed, all its hints are printed.
+/// Prints the hints seen so far for a task, or with `more` the next one, and suggests a next step.
+/// Once the task has passed, all its hints count as seen.
 ///
 /// # Errors
 /// If the file has no such hint.
@@ -94,10 +94,10 @@ pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
     }
     let (id, number) = (&task.id, day.number);
     match tiers.get(after) {
-        Some((_, name)) => say!("\nThe next, {name}: cargo xtask hint --task {id} --more"),
+        Some((_, name)) => say!("\nNext, {name}: cargo xtask hint --task {id} --more"),
         None => say!(
-            "\nThat was the last hint. The chapter: {}. The check: cargo xtask check day{number} \
-             --task {id}",
+            "\nThat was the last hint. Chapter: {}. Check: cargo xtask check day{number} --task \
+             {id}",
             day.chapter()
         ),
     }
@@ -105,13 +105,13 @@ pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
         seen.insert(task.id.clone(), after);
         let text = serde_json::to_string(&seen)? + "\n";
         if let Err(problem) = backup::write(&repo.root.join(SEEN), text.as_bytes()) {
-            note!("(which hint was shown is not remembered: {problem:#})");
+            note!("(couldn't save which hints you've seen: {problem:#})");
         }
     }
     Ok(())
 }
 
-/// Returns whether a task has passed its checks, as they last ran on these files.
+/// Returns whether a task passed its checks in the last run on the current files.
 fn has_passed(repo: &Repo, day: &Day, task: &Task) -> Result<bool> {
     let progress = progress::with_results(repo, &Inputs::read(repo), day)?;
     let passed = |(other, status): &(Task, Option<Status>)| {
@@ -140,12 +140,14 @@ fn choose(repo: &Repo, args: &Hint) -> Result<(Day, Task)> {
         None => progress::next(&days),
     };
     let Some(day) = day else {
-        return Err(usage("every core task is done: name a task for its hints, as --task 6.1"));
+        return Err(usage(
+            "every core task is done: name the task you want hints for, such as --task 6.1",
+        ));
     };
     match day.first_unfinished() {
         Some((task, _)) => Ok((day.day.clone(), task.clone())),
         None => Err(usage(format!(
-            "every task of day {} is done: name one for its hints, as --task {0}.1",
+            "every task of day {} is done: name the one you want hints for, such as --task {0}.1",
             day.day.number
         ))),
     }

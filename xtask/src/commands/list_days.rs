@@ -1,4 +1,4 @@
-//! `cargo xtask list`: prints a line per day, or the tasks of one day, and the next command.
+//! `cargo xtask list`: prints a line per day, or the tasks of one day, and the next step.
 
 use crate::checking::outcome::Status;
 use crate::checking::saved::Inputs;
@@ -14,16 +14,16 @@ use std::process::ExitCode;
 /// The flags of `list`.
 #[derive(Args)]
 pub struct List {
-    /// The tasks of this day
+    /// List the tasks of this day
     #[arg(value_name = "DAY")]
     day: Option<String>,
-    /// Replay 24 requests with your days: passes, tokens per second, and the last score next to it
+    /// Score your days by replaying 24 requests: passes, tokens per second, and the last score
     #[arg(long, conflicts_with = "day")]
     score: bool,
 }
 
-/// Runs `list`. It doesn't run any checks: tasks that changed since their last one are "not
-/// checked".
+/// Runs `list`. Doesn't run any checks: a task that has changed since its last check is shown as
+/// "not checked".
 ///
 /// # Errors
 /// Bad usage, a file of the repository that can't be read, or an engine that can't be measured.
@@ -39,7 +39,7 @@ pub fn run(repo: &Repo, args: &List) -> Result<ExitCode> {
     match shown {
         Some(day) => {
             tasks(day);
-            say!("Its chapter: {}\n{}", day.day.chapter(), sum(&days, None));
+            say!("Chapter: {}\n{}", day.day.chapter(), sum(&days, None));
         }
         None if args.score => say!("{}", sum(&days, None)),
         None => {
@@ -53,8 +53,7 @@ pub fn run(repo: &Repo, args: &List) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a day on one line: its state, its name, how many tasks passed, and whether the code is
-/// the reader's.
+/// Prints a day on one line: its state, its name, how many tasks passed, and whose code it is.
 pub fn overview(day: &DayProgress) {
     let core = || day.tasks.iter().filter(|(task, _)| !task.further);
     let unchecked = core().any(|(_, status)| status.is_none());
@@ -71,7 +70,7 @@ pub fn overview(day: &DayProgress) {
     table::print_row(worst, &format!("{number:<6}"), &format!("{name:<20}"), &tasks);
 }
 
-/// Prints a day with its tasks.
+/// Prints a day and its tasks.
 fn tasks(day: &DayProgress) {
     let words = match (&day.file, day.given) {
         (Progress::Missing, _) => {
@@ -87,7 +86,7 @@ fn tasks(day: &DayProgress) {
     }
 }
 
-/// Summarizes progress through the whole course, with the last score if there is one.
+/// Summarizes progress through the whole course, with `score` if there is one.
 pub fn sum(days: &[DayProgress], score: Option<String>) -> String {
     let tasks = || days.iter().flat_map(|day| &day.tasks);
     let passed = tasks().filter(|(_, status)| *status == Some(Status::Passed)).count();
@@ -103,7 +102,7 @@ fn next(day: Option<&DayProgress>) -> String {
     };
     let (id, src, number) = (&task.id, day.src(), day.number);
     match status {
-        None => format!("Next: task {id} is not checked yet: cargo xtask check day{number}"),
+        None => format!("Next: check task {id}: cargo xtask check day{number}"),
         Some(_) => format!("Next: task {id} in {src}, then cargo xtask check day{number}"),
     }
 }

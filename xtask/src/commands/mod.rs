@@ -1,4 +1,4 @@
-//! The commands, one file each: their flags and the function that runs them.
+//! The commands, one file each, with their flags and the function that runs them.
 
 pub mod book;
 pub mod check;
@@ -23,44 +23,44 @@ use std::process::ExitCode;
 /// The first command under the second heading in the list of commands.
 pub const FIRST_OF_MORE: &str = "chat";
 
-/// A command is a variant here, in the order of the list, a line in [`run`], and a file of its own.
+/// The commands, in the order of the help. Each also has an arm in [`run`], and a file.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Check a day: what is wrong, task by task (--watch: at every save)
+    /// Check a day, task by task (--watch: again at every save)
     Check(check::Check),
-    /// Run the engine with the days that you have written in it
+    /// Run the engine with the days you've written
     #[command(disable_help_flag = true)]
     Run(PassedOn),
-    /// Help with a task: a question, a sharper one, the shape of the code
+    /// Show a hint: a question, a sharper one, or the shape of the code
     Hint(hint::Hint),
     /// Show all days, or one day's tasks, and where to go next
     List(list_days::List),
-    /// Show your code of a day next to the reference, task by task
+    /// Compare your code for a day with the reference, task by task
     Diff(diff::Diff),
-    /// Put a day's stub back (--ref: the reference; --undo: what was there)
+    /// Restore a day's stub (--ref: the reference; --undo: an older copy)
     Reset(reset::Reset),
-    /// Build the book (--open: and show it)
+    /// Build the book (--open: and open it in a browser)
     Book(book::Book),
-    /// Say what machine this is, for an issue, and what it lacks
+    /// Describe this machine, for an issue, and check for problems
     Doctor,
 
-    /// Talk with a model: every line is a turn
+    /// Chat with a model: every line is a turn
     #[command(disable_help_flag = true)]
     Chat(PassedOn),
-    /// Serve a model to the clients of OpenAI's protocol
+    /// Serve a model to clients of OpenAI's protocol
     #[command(disable_help_flag = true)]
     Serve(PassedOn),
-    /// Run prompts through every loop: time, and whether the text is equal
+    /// Run prompts through every loop, and compare times and texts
     #[command(disable_help_flag = true)]
     Compare(PassedOn),
     /// Measure a day, the engine or a server
     #[command(disable_help_flag = true)]
     Bench(PassedOn),
-    /// Begin in the middle: earlier days that you haven't begun are given
+    /// Start at a later day: the reference fills in days you haven't started
     Start(reset::Start),
-    /// Get the newest course: your code stays, changed signatures are listed
+    /// Get the latest course, keep your code, and list changed signatures
     Update(update::Update),
-    /// A game: find the one mistake in an engine by what it writes
+    /// Play a game: find the one mistake in an engine from its output
     #[command(disable_help_flag = true)]
     Hunt(PassedOn),
     /// List the models on this machine, with their sizes
@@ -68,16 +68,16 @@ pub enum Command {
     /// Show that the checks catch and name every known mistake
     #[command(disable_help_flag = true)]
     Teeth(PassedOn),
-    /// Say what a message means, and what to do
+    /// Explain an error message and what to do about it
     Explain(explain::Explain),
-    /// Write the stubs of src/ from solutions/
+    /// Generate the stubs in src/ from solutions/
     Stubs(write_stubs::Stubs),
 }
 
-/// A command line that another program reads.
+/// Arguments that another program parses.
 #[derive(Args)]
 pub struct PassedOn {
-    /// Flags; --help lists them
+    /// Flags (--help lists them)
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<OsString>,
 }
@@ -85,7 +85,7 @@ pub struct PassedOn {
 /// Runs a command and returns the exit code.
 ///
 /// # Errors
-/// Any error of the command. Bad usage is a [`crate::Usage`].
+/// Any error from the command. Bad usage is a [`crate::Usage`].
 pub fn run(command: Command) -> Result<ExitCode> {
     let repo = Repo::find()?;
     match command {
@@ -111,7 +111,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Runs a command of `crates/extras`, which is compiled on first use.
+/// Runs a command from `crates/extras`, which is compiled on first use.
 fn tool(repo: &Repo, command: &str, mut args: Vec<OsString>) -> Result<ExitCode> {
     args.insert(0, command.into());
     cargo::run_member(repo, "candecode-extras", &[], &args)

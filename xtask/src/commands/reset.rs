@@ -12,14 +12,14 @@ use std::process::ExitCode;
 /// The flags of `reset`.
 #[derive(Args)]
 pub struct Reset {
-    /// Which day: `day6` or `6`; after --undo also one of the dates that it lists
+    /// Which day: `day6` or `6`; with --undo, this can also be one of the dates it lists
     #[arg(value_name = "DAY", required_unless_present = "undo")]
     day: Option<String>,
-    /// Put the reference's code there instead of the stub
+    /// Write the reference's code instead of the stub
     #[arg(long = "ref", conflicts_with = "undo")]
     reference: bool,
-    /// Bring back the newest copy of the day, and at the next time the one before it; without a
-    /// day, list all copies
+    /// Restore the newest copy of the day, or if repeated, the one before it; without a day, list
+    /// all copies
     #[arg(long)]
     undo: bool,
 }
@@ -32,7 +32,7 @@ pub struct Start {
     day: String,
 }
 
-/// `reset`: writes the stub, the reference's code or an older copy to `src/`.
+/// Runs `reset`: writes the stub, the reference's code or an older copy to `src/`.
 ///
 /// # Errors
 /// If the day or copy doesn't exist, or a file can't be read or written.
@@ -56,10 +56,10 @@ pub fn run(repo: &Repo, args: &Reset) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `start`: fills in the reference's code for every earlier day that the reader hasn't begun.
+/// Runs `start`: fills in the reference's code for every earlier day the reader hasn't started.
 ///
 /// # Errors
-/// Same as [`run`]. Days before the failing one have been filled in.
+/// Same as [`run`]. Days before the one that failed are already filled in.
 pub fn start(repo: &Repo, args: &Start) -> Result<ExitCode> {
     let day = repo.day(&args.day)?;
     for earlier in repo.days.iter().filter(|other| other.number < day.number) {
@@ -69,12 +69,12 @@ pub fn start(repo: &Repo, args: &Start) -> Result<ExitCode> {
                 backup::write(&repo.root.join(&path), given(repo, earlier)?.as_bytes())?;
                 say!("day {number}: given, the reference's code is in {path}");
             }
-            Progress::Begun(left) if left.is_empty() => say!("day {number}: yours, as it was"),
+            Progress::Begun(left) if left.is_empty() => say!("day {number}: yours, unchanged"),
             Progress::Begun(left) => {
                 let open = left.into_iter().collect::<Vec<_>>().join(", ");
                 say!(
-                    "day {number}: yours, as it was; not written: {open} (cargo xtask reset \
-                     day{number} --ref would fill them in)"
+                    "day {number}: yours, unchanged; not written: {open} (cargo xtask reset \
+                     day{number} --ref would replace the day with the reference)"
                 );
             }
         }
@@ -83,7 +83,7 @@ pub fn start(repo: &Repo, args: &Start) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the reference's code without its markers, as a reader would have written it.
+/// Returns the reference's code without its markers, as a reader would write it.
 fn given(repo: &Repo, day: &Day) -> Result<String> {
     Ok(stubs::unmarked(&repo.read(&day.solution())?))
 }
@@ -95,18 +95,17 @@ fn list(repo: &Repo) {
         say!("{date}  {file}");
     }
     match all.last() {
-        Some((newest, _)) => say!("`cargo xtask reset --undo {newest}` brings the newest back."),
-        None => say!("no copies yet: they are made by `reset`, `update` and `stubs --force`"),
+        Some((newest, _)) => say!("`cargo xtask reset --undo {newest}` restores the newest."),
+        None => say!("no copies yet: `reset`, `update` and `stubs --force` make them"),
     }
 }
 
-/// The file in a copy's directory that marks it as made by an undo. It contains the date of the
-/// copy that was brought back.
+/// A file that marks a copy as made by an undo. It contains the date of the copy that was restored.
 const UNDID: &str = "undid";
 
 /// Restores the files of one date, or the newest copy of a day that differs from the current file.
-/// Right after an undo, only copies older than the one it restored count, so that repeating it goes
-/// further back. A day that the course has renamed is recognized by its number.
+/// Right after an undo, only the copy it restored and older ones count, so that each repetition
+/// goes further back. A day that the course has renamed is recognized by its number.
 fn undo(repo: &Repo, what: &str) -> Result<()> {
     let mut copies = backup::list(repo);
     let by_date = copies.iter().any(|(date, _)| date == what);
@@ -117,9 +116,7 @@ fn undo(repo: &Repo, what: &str) -> Result<()> {
         copies.retain(|(date, _)| date == what);
     } else {
         let day = repo.day(what).map_err(|_| {
-            usage(format!(
-                "no day and no copy `{what}`: `cargo xtask reset --undo` lists the copies"
-            ))
+            usage(format!("no day or copy `{what}`: `cargo xtask reset --undo` lists the copies"))
         })?;
         let path = day.src();
         let there = repo.root.join(&path).exists().then(|| repo.read_bytes(&path)).transpose()?;
@@ -133,10 +130,12 @@ fn undo(repo: &Repo, what: &str) -> Result<()> {
         let newest = copies.pop().ok_or_else(|| {
             usage(match undid {
                 Some(_) => format!(
-                    "nothing more to undo: {path} is as it was in its oldest copy; `cargo xtask \
-                     reset --undo` lists the newer ones"
+                    "nothing more to undo: {path} matches its oldest copy; `cargo xtask reset \
+                     --undo` lists the newer ones"
                 ),
-                None => format!("no copy of {path} differs: `cargo xtask reset --undo` lists them"),
+                None => {
+                    format!("no copy differs from {path}: `cargo xtask reset --undo` lists them")
+                }
             })
         })?;
         copies = vec![newest];
@@ -150,16 +149,16 @@ fn undo(repo: &Repo, what: &str) -> Result<()> {
             let mark = repo.root.join(backup::DIR).join(kept).join(UNDID);
             backup::write(&mark, copy.0.as_bytes())?;
         }
-        tell(&path, kept, &format!("{path} is as it was at {}", copy.0));
+        tell(&path, kept, &format!("{path} is now as it was at {}", copy.0));
     }
     Ok(())
 }
 
-/// Prints what the file contains now, and where its old content was copied.
+/// Prints what the file contains now, and where its old content was saved.
 fn tell(path: &str, kept: Option<String>, words: &str) {
     say!("{words}.");
     if let Some(date) = kept {
-        say!("What was there is kept as {}/{date}/{path};", backup::DIR);
-        say!("`cargo xtask reset --undo {date}` brings it back.");
+        say!("The old version is saved as {}/{date}/{path};", backup::DIR);
+        say!("`cargo xtask reset --undo {date}` restores it.");
     }
 }

@@ -12,14 +12,13 @@ use std::process::{Command, ExitCode};
 
 /// Help for the runner's own flags. The program's flags follow.
 const FLAGS: &str = "\
-Builds and runs a program with the days that you have written in it
+Builds and runs a program with the days you've written
 
-      --solution auto  days that you have written are yours, the others the reference's (the \
-default)
-      --solution mine  every day is yours, written or not
-      --solution ref   every day is the reference's
-      --mine DAYS      exactly these days are yours, as 1,3; all others are the reference's
-      --               all that follows is for the program
+      --solution auto  your code for days you've finished, the reference for others (default)
+      --solution mine  your code for every day, written or not
+      --solution ref   the reference for every day
+      --mine DAYS      your code for exactly these days, such as 1,3; the reference for all others
+      --               pass everything that follows to the program
 
 All other flags go to the program:
 ";
@@ -28,13 +27,13 @@ All other flags go to the program:
 pub struct Program {
     /// The name of both its package and its binary.
     name: &'static str,
-    /// The program's flag that this command stands for.
+    /// A flag that this command adds.
     flag: Option<&'static str>,
 }
 
 /// `run`: the engine.
 pub const RUN: Program = Program { name: "candecode", flag: None };
-/// `chat`: the engine, with every line as a turn.
+/// `chat`: the engine in a chat, where every line is a turn.
 pub const CHAT: Program = Program { name: "candecode", flag: Some("--chat") };
 /// `serve`: the server.
 pub const SERVE: Program = Program { name: "candecode-serve", flag: None };
@@ -50,14 +49,14 @@ struct Flags {
     rest: Vec<OsString>,
 }
 
-/// The days that are the reader's, and the open tasks that keep the days in progress out.
+/// The days that use the reader's code, and the open tasks of days in progress, which don't.
 struct Mix {
     mine: Vec<Day>,
     open: Vec<String>,
 }
 
 impl Flags {
-    /// Splits the runner's flags from a command line. Leaves the others as they are.
+    /// Separates the runner's flags from the program's, which stay as they are.
     fn parse(args: &[OsString]) -> Result<Flags> {
         let mut flags = Flags::default();
         let mut args = args.iter();
@@ -95,9 +94,9 @@ impl Flags {
         }
     }
 
-    /// Returns whether the command may need the network: for a server, or to download a model that
-    /// is neither the course's, nor a local folder or file, nor randomly initialized. The HTTP
-    /// crates are only compiled in that case.
+    /// Returns whether the command may need the network: to talk to a server, or to download a
+    /// model that isn't the course's, a local folder or file, or randomly initialized. The HTTP
+    /// crates are compiled only in that case.
     fn needs_network(&self, repo: &Repo) -> bool {
         if self.value("--endpoint").is_some() {
             return true;
@@ -113,13 +112,13 @@ impl Flags {
     fn mix(&self, repo: &Repo) -> Result<Mix> {
         let mine = match (self.solution.as_deref(), self.mine.as_deref()) {
             (Some(_), Some(_)) => {
-                return Err(usage("--solution and --mine both choose the days: give one of them"))
+                return Err(usage("--solution and --mine both choose the days: use one of them"))
             }
             (Some("auto") | None, None) => return written(repo),
             (Some("ref"), None) => vec![],
             (Some("mine"), None) => repo.days.clone(),
             (Some(other), None) => {
-                return Err(usage(format!("--solution is auto, mine or ref, not `{other}`")))
+                return Err(usage(format!("--solution must be auto, mine or ref, not `{other}`")))
             }
             (None, Some(list)) => {
                 let days = list.split(',').map(|day| repo.day(day.trim()).cloned());
@@ -148,13 +147,13 @@ fn written(repo: &Repo) -> Result<Mix> {
     Ok(Mix { mine, open })
 }
 
-/// Builds the engine as `cargo xtask run` would without flags, and also returns the days that are
-/// the reader's in it.
+/// Builds the engine as `cargo xtask run` would without flags. Also returns the days for which it
+/// uses the reader's code.
 ///
 /// # Errors
 /// Same as [`run`].
 pub fn build_mix(repo: &Repo) -> Result<(Built, Vec<Day>)> {
-    let said = "Building the engine with your days, as `cargo xtask run` does.";
+    let said = "Building the engine with your days, as `cargo xtask run` does …";
     let mix = written(repo)?;
     Ok((build(repo, &Flags::default(), &mix, RUN.name, said)?, mix.mine))
 }
@@ -187,7 +186,7 @@ pub fn run(repo: &Repo, program: &Program, args: &[OsString]) -> Result<ExitCode
     if flags.help {
         say!("{FLAGS}");
     }
-    let said = format!("Building {}; then it starts.", program.name);
+    let said = format!("Building and starting {} …", program.name);
     let programs = match build(repo, &flags, &mix, program.name, &said)? {
         Built::Done(programs) => programs,
         Built::Broken(places) => {
@@ -204,7 +203,7 @@ pub fn run(repo: &Repo, program: &Program, args: &[OsString]) -> Result<ExitCode
         if !mix.open.is_empty() {
             let noun = if mix.open.len() == 1 { "task" } else { "tasks" };
             note!(
-                "[the reference runs a day that isn't finished; to write: {noun} {}]",
+                "[the reference runs days that you haven't finished; still to write: {noun} {}]",
                 mix.open.join(", ")
             );
         }
@@ -220,8 +219,8 @@ fn become_program(command: &mut Command) -> Result<ExitCode> {
     Err(anyhow::anyhow!("cannot start {}: {problem}", command.get_program().to_string_lossy()))
 }
 
-/// Runs the program to completion. Ctrl-C reaches the program too and is its decision, so the
-/// runner just waits.
+/// Runs the program to completion. The program receives Ctrl-C and decides what to do about it, so
+/// the runner ignores it and waits.
 #[cfg(not(unix))]
 fn become_program(command: &mut Command) -> Result<ExitCode> {
     ctrlc::set_handler(|| {})?;

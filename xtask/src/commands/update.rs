@@ -2,7 +2,7 @@
 //! days.
 //!
 //! `.gitattributes` assigns the merge driver `ours` to `src/day*.rs`. If both the reader and the
-//! course changed a day, the reader's file wins. If the reader hasn't begun a day, it becomes the
+//! course changed a day, the reader's file wins. A day that the reader hasn't started becomes the
 //! new stub. [`git`] defines the driver. Without it, or with `git pull --rebase` or `--autostash`,
 //! git would drop the reader's changes.
 
@@ -20,16 +20,16 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// The ref for the fetched course. `FETCH_HEAD` isn't safe, because any other fetch overwrites it,
-/// such as an editor's in the background.
+/// such as one that an editor runs in the background.
 const COURSE: &str = "refs/candecode/course";
 
 /// The flags of `update`.
 #[derive(Args)]
 pub struct Update {
-    /// Where the course comes from; without it `upstream` if there is such a remote, else `origin`
+    /// The remote to fetch the course from [default: `upstream` if it exists, else `origin`]
     #[arg(long, value_name = "NAME")]
     remote: Option<String>,
-    /// Which branch of it; without it, its main one
+    /// The remote's branch [default: its main one]
     #[arg(long, default_value = "HEAD", hide_default_value = true)]
     branch: String,
 }
@@ -37,7 +37,7 @@ pub struct Update {
 /// Copies and commits the reader's days, merges the course, and restores any day the merge changed.
 ///
 /// # Errors
-/// If files of the course have local changes, or git can't fetch or merge. The text has the
+/// If files of the course have local changes, or git can't fetch or merge. The message has the
 /// details.
 pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     ensure_ready(repo)?;
@@ -48,16 +48,16 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     say!("Fetching the course from {remote} …");
     let refspec = format!("+{}:{COURSE}", args.branch);
     git(repo, &["fetch", "--quiet", "--no-tags", remote, &refspec]).context(
-        "nothing was changed; is the network there, and does `git remote -v` name the course?",
+        "nothing was changed; are you online, and does `git remote -v` list the course?",
     )?;
     if git(repo, &["merge-base", "--is-ancestor", COURSE, "HEAD"]).is_ok() {
-        say!("Nothing is new: this is what {remote} has.");
+        say!("Already up to date with {remote}.");
         return Ok(ExitCode::SUCCESS);
     }
     let base = git(repo, &["merge-base", "HEAD", COURSE]).map_err(|_| {
         anyhow!(
-            "this clone and {remote} have no commit in common: if it is a shallow clone, `git \
-             fetch --unshallow {remote}`, then again"
+            "this clone and {remote} have no commit in common: if it is a shallow clone, run `git \
+             fetch --unshallow {remote}`, then try again"
         )
     })?;
     ensure_nothing_in_the_way(repo, &base)?;
@@ -65,17 +65,17 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     let copies = if files.is_empty() { None } else { Some(backup::keep(repo, &files)?) };
     commit_days(repo, "My days, before an update")
-        .context("nothing was changed; `git status` says what git has not finished")?;
+        .context("nothing was changed; `git status` shows what git hasn't finished")?;
     merge(repo, &begun)?;
 
-    say!("{}", paint(Color::Bold, &format!("The course is what {remote} has. New:")));
+    say!("{}", paint(Color::Bold, &format!("Updated the course from {remote}. What's new:")));
     let range = format!("{base}..{COURSE}");
     say!("{}", git(repo, &["log", "--no-merges", "--format=  %s", "--max-count=10", &range])?);
     if let Some(date) = copies {
-        say!("Your days are as they were; copies: `cargo xtask reset --undo {date}`.");
+        say!("Your days are unchanged; restore copies with `cargo xtask reset --undo {date}`.");
     }
     tell_changes(repo, &begun, &base)?;
-    say!("Where you are: cargo xtask list");
+    say!("See where you are: cargo xtask list");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -84,28 +84,28 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
 fn ensure_ready(repo: &Repo) -> Result<()> {
     ensure!(
         git(repo, &["rev-parse", "--show-prefix"]).is_ok_and(|prefix| prefix.is_empty()),
-        "{} is no clone (a downloaded archive?), or there is no `git` on PATH: clone the course \
-         with git, and copy your src/ into it",
+        "{} isn't a clone (a downloaded archive?), or `git` isn't on PATH: clone the course with \
+         git, and copy your src/ into the clone",
         repo.root.display()
     );
     ensure!(
         git(repo, &["symbolic-ref", "--quiet", "HEAD"]).is_ok(),
-        "no branch is checked out, as in the middle of a rebase (`git status` tells): finish it, \
-         or `git switch` to your branch, then again; nothing was changed"
+        "no branch is checked out, as in the middle of a rebase (see `git status`): finish it, or \
+         `git switch` to your branch, then try again; nothing was changed"
     );
     let mut changed = changed_files(repo)?;
     changed.retain(|path| !is_day(path));
     ensure!(
         changed.is_empty(),
-        "files of the course are changed: {}\n`git commit` or `git stash` them, or undo the change \
-         with `git checkout HEAD -- FILE`, then again; nothing was changed",
+        "files of the course have local changes: {}\n`git commit` or `git stash` them, or undo the \
+         changes with `git checkout HEAD -- FILE`, then try again; nothing was changed",
         changed.join(", ")
     );
     Ok(())
 }
 
-/// Returns an error if the course adds a file where the reader has an ignored one: a merge would
-/// overwrite it.
+/// Returns an error if the course adds a file where the reader has an untracked one. If git ignores
+/// the reader's file, a merge would overwrite it.
 fn ensure_nothing_in_the_way(repo: &Repo, base: &str) -> Result<()> {
     let new = ["diff", "--name-only", "--no-renames", "--diff-filter=A", "-z", base, COURSE];
     for path in paths(repo, &new)? {
@@ -117,21 +117,21 @@ fn ensure_nothing_in_the_way(repo: &Repo, base: &str) -> Result<()> {
         let place = place.display().to_string();
         ensure!(
             git(repo, &["ls-files", "--error-unmatch", "--", &place]).is_ok(),
-            "{place} is in the way: the course has a file {path} now. Move yours elsewhere, then \
-             again; the course is as it was, and so are your days"
+            "{place} is in the way: the course now has a file {path}. Move yours elsewhere, then \
+             try again; nothing was changed"
         );
     }
     Ok(())
 }
 
-/// Returns all days the reader has begun, with their contents.
+/// Returns all days the reader has started, with their contents.
 fn begun(repo: &Repo) -> Result<Vec<(Day, Vec<u8>)>> {
     let mut begun = Vec::new();
     for day in &repo.days {
         match progress::of(repo, day)? {
             Progress::Missing => bail!(
-                "{} is absent: `cargo xtask reset day{}` brings the stub, then again; nothing was \
-                 changed",
+                "{} is missing: restore the stub with `cargo xtask reset day{}`, then try again; \
+                 nothing was changed",
                 day.src(),
                 day.number
             ),
@@ -169,13 +169,10 @@ fn merge(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
         if conflicts.is_empty() || !others.is_empty() {
             let _ = git(repo, &["merge", "--abort"]);
             put_back(repo, begun)?;
-            ensure!(
-                !others.is_empty(),
-                "{problem:#}\nThe course is as it was, and so are your days."
-            );
+            ensure!(!others.is_empty(), "{problem:#}\nThe course and your days are unchanged.");
             bail!(
-                "you and the course changed the same files: {}\nThe course is as it was, and so \
-                 are your days. Undo your commits to these files, then again",
+                "you and the course changed the same files: {}\nThe course and your days are \
+                 unchanged. Undo your commits to these files, then try again",
                 others.join(", ")
             );
         }
@@ -188,11 +185,11 @@ fn merge(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
     }
     commit_days(repo, "My days, after an update")?;
     let there = git(repo, &["merge-base", "--is-ancestor", COURSE, "HEAD"]);
-    there.map(drop).context("git merged nothing; your days are as they were")
+    there.map(drop).context("git merged nothing; your days are unchanged")
 }
 
-/// Restores each begun day that the merge changed, which can't happen while the driver `ours` is
-/// active. A day that the course has renamed moves to its new name.
+/// Restores each of the reader's days that the merge changed, which shouldn't happen with the
+/// driver `ours`. Moves a day that the course has renamed to its new name.
 fn put_back(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
     let course = Repo::open(&repo.root)?;
     for (day, bytes) in begun {
@@ -202,20 +199,20 @@ fn put_back(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
             backup::write(&repo.root.join(&path), bytes)?;
         }
         if path != day.src() {
-            say!("Day {} is {path} in the course now: yours moved there.", day.number);
+            say!("The course renamed day {}'s file to {path}, so yours moved there.", day.number);
             let _ = fs::remove_file(repo.root.join(day.src()));
         }
     }
     Ok(())
 }
 
-/// Lists the lines that changed in the stubs of days the reader has begun. The reader's files still
-/// have the old ones.
+/// Lists the lines that changed in the stubs of days the reader has started. The reader's files
+/// still have the old lines.
 fn tell_changes(repo: &Repo, begun: &[(Day, Vec<u8>)], base: &str) -> Result<()> {
     let course = Repo::open(&repo.root)?;
     for (day, _) in begun {
         let Some(new) = course.days.iter().find(|new| new.number == day.number) else {
-            say!("The course has no day {} any more; yours stays in {}.", day.number, day.src());
+            say!("The course no longer has a day {}; yours stays in {}.", day.number, day.src());
             continue;
         };
         let old = git(repo, &["show", &format!("{base}:{}", day.solution())]).ok();
@@ -223,7 +220,7 @@ fn tell_changes(repo: &Repo, begun: &[(Day, Vec<u8>)], base: &str) -> Result<()>
         let code = |line: &str| !line.trim().is_empty() && !line.trim().starts_with("//");
         let moved = changed_lines(&old, &course.stub(new)?, code);
         if !moved.is_empty() {
-            say!("Moved in the course; make these changes in {} (- goes, + comes):", new.src());
+            say!("The course changed; make these changes in {} (- remove, + add):", new.src());
             moved.iter().for_each(|line| say!("  {line}"));
         }
     }

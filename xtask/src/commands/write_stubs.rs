@@ -12,13 +12,13 @@ use std::process::ExitCode;
 /// The flags of `stubs`.
 #[derive(Args)]
 pub struct Stubs {
-    /// Only these days; all, if none is named
+    /// Only these days [default: all]
     #[arg(value_name = "DAY")]
     days: Vec<String>,
-    /// Write nothing: fail with a list if a stub is not what the reference says
+    /// Write nothing; fail and list the stubs that don't match the reference
     #[arg(long, conflicts_with = "force")]
     check: bool,
-    /// Also replace files that you changed; each is copied to .candecode/backup/ first
+    /// Also replace files you've changed, after copying them to .candecode/backup/
     #[arg(long)]
     force: bool,
 }
@@ -45,7 +45,7 @@ pub fn run(repo: &Repo, args: &Stubs) -> Result<ExitCode> {
             say!("wrote     {path}");
         } else if args.force {
             let date = backup::replace(repo, &path, stub.as_bytes())?.unwrap_or_default();
-            say!("wrote     {path}; what you wrote is kept as {}/{date}/{path}", backup::DIR);
+            say!("wrote     {path}; your version is saved as {}/{date}/{path}", backup::DIR);
         } else {
             say!(
                 "kept      {path}: you changed it (--force writes the stub and keeps a copy of \
@@ -73,15 +73,15 @@ pub fn check(repo: &Repo, days: &[&Day]) -> Result<ExitCode> {
     }
     ensure!(
         different == 0,
-        "{different} of {} stubs are not what solutions/ says: `cargo xtask stubs` writes them",
+        "{different} of {} stubs don't match solutions/: `cargo xtask stubs` updates them",
         days.len()
     );
-    say!("{} stubs are what solutions/ says", days.len());
+    say!("{} stubs match solutions/", days.len());
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns whether a day's file in `src/` is provably generated: either the stub of the reference
-/// in git's HEAD, or the stub this command wrote last.
+/// Returns whether a day's file in `src/` is known to be generated: it's either the stub of the
+/// reference in git's HEAD, or the stub this command wrote last.
 fn ours(repo: &Repo, day: &Day, text: &str) -> bool {
     let last = repo.read(&last_written(day)).ok();
     let head = git(repo, &["show", &format!("HEAD:./{}", day.solution())]).ok();
@@ -95,12 +95,12 @@ fn current(repo: &Repo, day: &Day) -> Result<Option<String>> {
     repo.root.join(&path).exists().then(|| repo.read(&path)).transpose()
 }
 
-/// Compares texts, ignoring the line endings that git may convert on Windows.
+/// Compares texts, ignoring line endings, which git may convert on Windows.
 fn same(a: &str, b: &str) -> bool {
     a.lines().eq(b.lines())
 }
 
-/// Returns the path for a copy of the stub this command wrote last.
+/// Returns the path of a copy of the stub this command wrote last.
 fn last_written(day: &Day) -> String {
     format!(".candecode/stubs/{}.rs", day.name)
 }

@@ -1,6 +1,6 @@
-/// Keeps the last position of every row: `(B, T, V)` to `(B, V)`.
+/// Returns the logits of each row's last position: `(B, T, V)` to `(B, V)`.
 pub fn last_logits(logits: &Tensor) -> Result<Tensor> {
-    // task 6.1: keep the last position of every row
+    // task 6.1: Return the logits of each row's last position
     // <solution>
     logits.narrow(1, 0, 1)
     // </solution>

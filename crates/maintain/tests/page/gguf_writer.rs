@@ -1,4 +1,4 @@
-//! GGUF files of story-230k, each with one thing wrong:
+//! Writes GGUF files of story-230k, each with one thing wrong. The format:
 //! <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
 
 use candle_core::quantized::gguf_file::{self, Content, Value};
@@ -12,7 +12,7 @@ use Value::{Array, Bool, String, F32, I32, U32};
 type Metadata = Vec<(&'static str, Value)>;
 type Tensors = Vec<(std::string::String, QTensor)>;
 
-/// llama.cpp's name for a Qwen 2 tensor.
+/// Returns llama.cpp's name for a Qwen 2 tensor.
 fn renamed(name: &str) -> std::string::String {
     let mut name = name.replace("model.layers.", "blk.").replace("model.", "");
     for (from, to) in [
@@ -35,7 +35,7 @@ fn renamed(name: &str) -> std::string::String {
     name
 }
 
-/// The tensors of a model in bf16, or its matrices in another type.
+/// Returns a model's tensors, with the matrices in the given type and all others in bf16.
 fn tensors_of(model: &Path, matrices: GgmlDType) -> Tensors {
     let tensors = safetensors::load(model.join("model.safetensors"), &Device::Cpu).unwrap();
     let mut tensors: Vec<_> = tensors.into_iter().collect();
@@ -81,7 +81,7 @@ fn metadata_of(model: &Path) -> Metadata {
     pairs.to_vec()
 }
 
-/// Writes the files into a folder.
+/// Writes the files to a folder.
 pub fn write_all(model: &Path, folder: &Path) {
     let (metadata, mut tensors) = (metadata_of(model), tensors_of(model, GgmlDType::BF16));
     let path = |file: &str| folder.join(format!("{file}.gguf"));
@@ -120,7 +120,7 @@ pub fn write_all(model: &Path, folder: &Path) {
         metadata.extend(value.map(|value| (key, value)));
         write(file, &metadata, &tensors);
     }
-    // A type that came after candle's reader: 20 is IQ4_NL. It follows name and shape.
+    // 20 is IQ4_NL, a type that candle can't read. The type comes after the name and the shape.
     let (name, data) = &tensors[0];
     write("iq4", &metadata, &tensors);
     let mut bytes = fs::read(path("iq4")).unwrap();

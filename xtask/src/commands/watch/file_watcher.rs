@@ -1,14 +1,14 @@
 //! Detects saved files by polling several times a second.
 //!
-//! Reading a few dozen timestamps costs nothing, and polling works where the system's own events
-//! don't: on network drives, in containers, and between Windows and WSL. A change is reported only
-//! once it settles, because some editors save in several steps.
+//! Reading a few dozen timestamps costs next to nothing, and polling works where the system's own
+//! events don't: on network drives, in containers, and between Windows and WSL. A change is
+//! reported only once it settles, because some editors save in several steps.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// The watched paths, their last known state, and a change that has yet to settle.
+/// The watched paths, their last known state, and a change that hasn't settled yet.
 pub struct FileWatcher {
     paths: Vec<PathBuf>,
     known: u64,
@@ -28,7 +28,7 @@ impl FileWatcher {
         self.pending = None;
     }
 
-    /// Returns whether something has changed and then stayed the same for two polls.
+    /// Returns whether something has changed and is the same as at the previous poll.
     pub fn poll(&mut self) -> bool {
         let now = fingerprint(&self.paths);
         let settled = now != self.known && self.pending == Some(now);
@@ -41,7 +41,7 @@ impl FileWatcher {
     }
 }
 
-/// Hashes the names, lengths and times of all files.
+/// Hashes the paths, lengths and modification times of all files.
 fn fingerprint(paths: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     paths.iter().for_each(|path| add(path, &mut hasher));
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_seen_once_and_only_when_it_has_settled() {
+    fn a_change_is_reported_once_after_it_settles() {
         let dir = std::env::temp_dir().join(format!("candecode-watcher-{}", std::process::id()));
         fs::create_dir_all(dir.join("below")).unwrap();
         let file = dir.join("below/a.rs");
@@ -76,7 +76,7 @@ mod tests {
         let mut watcher = FileWatcher::new(vec![dir.clone(), dir.join("absent")]);
         assert!(!watcher.poll());
         fs::write(&file, "12").unwrap();
-        assert!(!watcher.poll(), "it may still be written");
+        assert!(!watcher.poll(), "it may not be complete yet");
         fs::write(&file, "123").unwrap();
         assert!(!watcher.poll());
         assert!(watcher.poll());

@@ -30,7 +30,7 @@ const WATCHED: [&str; 6] = ["src", "solutions", "tests", "crates", "Cargo.toml",
 /// The polling interval.
 const TICK: Duration = Duration::from_millis(100);
 
-/// An action of the reader's.
+/// Something the reader did.
 enum Event {
     /// Typed a line.
     Line(String),
@@ -48,7 +48,7 @@ enum Step {
     Quit,
 }
 
-/// A watch, with the day it is on.
+/// The state of a watch.
 struct Session<'a> {
     repo: &'a Repo,
     device: Option<&'a str>,
@@ -57,7 +57,8 @@ struct Session<'a> {
     /// An event that arrived during the search for known mistakes.
     event: RefCell<Option<Event>>,
     day: Day,
-    /// Whether to stay on this day because the reader asked for it when it was already done.
+    /// Whether to stay on this day even if it's done, because the reader named it on the command
+    /// line. Becomes false once it isn't done.
     stays: bool,
     /// Tasks skipped with `n`.
     skipped: BTreeSet<String>,
@@ -80,7 +81,7 @@ pub fn run(repo: &Repo, day: Option<&str>, device: Option<&str>) -> Result<ExitC
         }
     };
     let Some(day) = day else {
-        say!("Every core task is done. One day again: cargo xtask check day6 --watch");
+        say!("Every core task is done. To watch a day anyway: cargo xtask check day6 --watch");
         return Ok(ExitCode::SUCCESS);
     };
     let mut session = Session {
@@ -124,7 +125,7 @@ fn lines_of_stdin() -> Receiver<String> {
 impl Session<'_> {
     /// Checks the day, shows the result, and waits for the next event.
     fn round(&mut self) -> Result<Step> {
-        // Before the check, so that a save during the check triggers another one.
+        // Reset before the check, so that a save during the check triggers another one.
         self.watcher.get_mut().reset();
         let inputs = Inputs::read(self.repo);
         let key = inputs.key(self.repo, &self.day);
@@ -161,7 +162,7 @@ impl Session<'_> {
         let mut days = progress::all_days(self.repo, inputs)?;
         days.retain(|day| day.day != self.day);
         let Some(next) = progress::next(&days) else {
-            say!("That was the last. Every core task is done.");
+            say!("That was the last day. Every core task is done.");
             return Ok(Step::Quit);
         };
         say!("On to day {}: read {}", next.day.number, next.day.chapter());
@@ -176,7 +177,7 @@ impl Session<'_> {
                 false => format!("✗ does not compile: {}", cargo::places(places)),
             };
             say!(
-                "{}\nThe compiler's message is above. Save, and it is checked again.",
+                "{}\nThe compiler's message is above. Saving the file checks it again.",
                 paint(Color::Red, &words)
             );
             return;
@@ -192,7 +193,7 @@ impl Session<'_> {
         );
         match self.first(day) {
             Some((task, status)) => self.show_task(task, status, run),
-            None => say!("Every task of this day is done, or passed over."),
+            None => say!("Every task of this day is done or skipped."),
         }
     }
 
@@ -206,7 +207,7 @@ impl Session<'_> {
         let failing: Vec<&Unit> = run.units.iter().filter(fails).collect();
         match (status, failing.first()) {
             (Status::Unwritten, _) => {
-                say!("\nTo write in {place}. The chapter: {}", self.day.chapter());
+                say!("\nWrite it in {place}. Chapter: {}", self.day.chapter());
             }
             (_, None) => say!("\nNone of its checks ran."),
             (_, Some(unit)) => {
@@ -219,7 +220,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns the first failing task that wasn't skipped. Core tasks come first.
+    /// Returns the first task that hasn't passed and wasn't skipped. Core tasks come first.
     fn first<'d>(&self, day: &'d DayProgress) -> Option<(&'d Task, Status)> {
         let open = |further: bool| {
             day.tasks.iter().find_map(|(task, status)| {
@@ -231,7 +232,7 @@ impl Session<'_> {
         open(false).or_else(|| open(true))
     }
 
-    /// Waits for a command or a save, and carries it out.
+    /// Carries out commands until one of them, or a save, leads to the next step.
     fn wait(&mut self, key: &str, shown: Option<(&DayProgress, &DayRun)>) -> Result<Step> {
         let mut named = false;
         loop {
@@ -257,7 +258,7 @@ impl Session<'_> {
                 Some('q') => return Ok(Step::Quit),
                 Some('h') => match &task {
                     Some(task) => try_to(|| hint::show(self.repo, &self.day, task, true)),
-                    None => say!("There is no open task to give a hint for."),
+                    None => say!("There's no open task to give a hint for."),
                 },
                 Some('d') => {
                     let id = task.as_ref().map(|task| task.id.as_str());
@@ -282,7 +283,7 @@ impl Session<'_> {
         }
     }
 
-    /// Names the known mistakes that produce the same results as the reader's code in the check on
+    /// Prints the known mistakes that produce the same result as the reader's code in the check on
     /// screen. Returns false if an event interrupted the search.
     fn name_mistakes(&self, day: &DayProgress, run: &DayRun) -> Result<bool> {
         let options = Options { device: self.device.map(str::to_string), ..Options::default() };
@@ -320,7 +321,8 @@ impl Session<'_> {
         event.is_some()
     }
 
-    /// Returns the next unfinished day in order.
+    /// Moves to the next unfinished day after this one, or else to the first one before it. If
+    /// there is none, checks the same day again.
     fn next_day(&self) -> Result<Step> {
         let days = progress::all_days(self.repo, &Inputs::read(self.repo))?;
         let (after, before): (Vec<_>, Vec<_>) =
@@ -330,7 +332,7 @@ impl Session<'_> {
     }
 }
 
-/// Runs an action. Prints any error, and the watch goes on.
+/// Runs an action. Prints any error, so that the watch continues.
 fn try_to(action: impl FnOnce() -> Result<()>) {
     if let Err(problem) = action() {
         note!("error: {problem:#}");
