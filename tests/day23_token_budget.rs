@@ -25,6 +25,7 @@ checks::tests! {
     task_23_4_prompts_start_within_the_budget => day::prompts_start_within_the_budget,
     task_23_4_prompts_start_while_blocks_are_left => day::prompts_start_while_blocks_are_left,
     task_23_4_a_known_prefix_is_not_scheduled => day::a_known_prefix_is_not_scheduled,
+    task_23_4_what_was_preempted_is_recomputed => day::what_was_preempted_is_recomputed,
     task_23_5_running_sequences_spend_first => day::running_sequences_spend_first,
     task_23_5_a_preempted_sequence_waits_a_step => day::a_preempted_sequence_waits_a_step,
     task_23_5_no_step_exceeds_the_budget => day::no_step_exceeds_the_budget,

@@ -2,7 +2,7 @@
 
 use super::checks::{device, ensure, equal, golden_json, models_dir, ops, refused, tokenizer};
 use super::checks::{Failure, Fake, Likely, Outcome, Random};
-use candecode::day07_greedy::argmax;
+use candecode::day07_greedy::{argmax, Sequence};
 use candecode::day08_sampling::chacha_sampler;
 use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
 use candecode::engine::load::load_transformer;
@@ -56,6 +56,14 @@ pub struct Setup<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Do {
     Submit(Ask),
+    /// Puts a request among the running ones: this many of its tokens are in the cache, and then it
+    /// has got this token.
+    Run(Ask, usize, Option<u32>),
+    /// Ends a running sequence.
+    End(usize),
+    /// Gives this token to each sequence whose tokens are all in the cache, and ends those that
+    /// have all theirs.
+    Grow(u32),
     PlanRunning(usize),
     PlanWaiting(usize),
     Schedule,
@@ -99,6 +107,7 @@ macro_rules! implementation {
         use $($path)::+ as code;
         day::Day {
             run: |setup, script| {
+                use candecode::day07_greedy::Sequence;
                 use candecode::day21_pages::PagedCache;
                 use candecode::day22_shared_prefixes::PrefixCache;
                 let layers = setup.model.config().num_hidden_layers;
@@ -115,6 +124,37 @@ macro_rules! implementation {
                     let (mut plan, mut tokens) = (Vec::new(), Vec::new());
                     match what {
                         day::Do::Submit(ask) => scheduler.submit(ask.request(model))?,
+                        day::Do::Run(ask, held, token) => {
+                            let mut sequence = Sequence::new(ask.request(model), tokenizer);
+                            sequence.tokens.extend(token);
+                            scheduler.cache.reserve(ask.id, held)?;
+                            if let Some(prefixes) = &mut scheduler.prefixes {
+                                let salt = &sequence.request.cache_salt;
+                                prefixes.remember(
+                                    &scheduler.cache,
+                                    ask.id,
+                                    &sequence.tokens,
+                                    salt,
+                                );
+                            }
+                            scheduler.running.push(sequence);
+                        }
+                        day::Do::End(id) => {
+                            scheduler.cache.release(id);
+                            scheduler.running.retain(|sequence| sequence.request.id != id);
+                        }
+                        day::Do::Grow(token) => {
+                            for sequence in &mut scheduler.running {
+                                let id = sequence.request.id;
+                                if scheduler.cache.len_of(id) == sequence.tokens.len() {
+                                    sequence.tokens.push(token);
+                                }
+                                if day::is_complete(sequence) {
+                                    scheduler.cache.release(id);
+                                }
+                            }
+                            scheduler.running.retain(|sequence| !day::is_complete(sequence));
+                        }
                         day::Do::PlanRunning(budget) => plan = scheduler.plan_running(budget)?,
                         day::Do::PlanWaiting(budget) => plan = scheduler.plan_waiting(budget)?,
                         day::Do::Schedule => plan = scheduler.schedule()?,
@@ -147,6 +187,11 @@ macro_rules! implementation {
             shares: code::fair_shares,
         }
     }};
+}
+
+/// Returns true if a sequence has all its new tokens.
+pub fn is_complete(sequence: &Sequence) -> bool {
+    sequence.tokens.len() >= sequence.request.prompt.len() + sequence.request.max_new_tokens
 }
 
 /// Returns a model whose logits no check uses.
@@ -212,50 +257,37 @@ pub fn the_queue_keeps_its_order(day: &Day) -> Outcome {
 
 pub fn the_youngest_goes_to_the_front(day: &Day) -> Outcome {
     let script = vec![
-        submit(0, 6, 5),
-        submit(1, 3, 5),
+        Do::Run(Ask::new(0, 6, 5), 6, Some(77)),
+        Do::Run(Ask::new(1, 3, 5), 3, Some(77)),
         submit(2, 9, 5),
-        Do::PlanWaiting(9),
-        Do::Tokens(77),
         Do::Preempt,
         Do::Preempt,
         Do::Preempt,
     ];
     let seen = planned(day, 9, (9, 8), script)?;
     let input = "blocks of 4; 0 (6 tokens) and 1 (3) run and have a new token, 2 waits; the youngest is preempted";
-    equal(&format!("{input}: (running, waiting)"), Ok(ids(&seen[5])), &(vec![0], vec![1, 2]))
+    equal(&format!("{input}: (running, waiting)"), Ok(ids(&seen[3])), &(vec![0], vec![1, 2]))
         .likely("it has already waited, so it goes to the front of the queue")?;
     equal(
         &format!("{input}: free blocks, preemptions"),
-        Ok((seen[5].free, seen[5].preemptions)),
+        Ok((seen[3].free, seen[3].preemptions)),
         &(7, 1),
     )?;
     let input = format!("{input}, and once more, and once more");
-    let now = (ids(&seen[7]), seen[7].free, seen[7].preemptions);
+    let now = (ids(&seen[5]), seen[5].free, seen[5].preemptions);
     equal(
         &format!("{input}: (running, waiting), free blocks, preemptions"),
         Ok(now),
         &((vec![], vec![0, 1, 2]), 9, 2),
-    )?;
-    let script =
-        vec![submit(0, 3, 5), Do::PlanWaiting(9), Do::Tokens(77), Do::Preempt, Do::PlanWaiting(9)];
-    let seen = planned(day, 9, (9, 8), script)?;
-    equal(
-        "a prompt of 3 runs, gets a token, is preempted and planned again: the plan",
-        Ok(plan(&seen)),
-        &vec![(0, 0, 4)],
     )
-    .likely("it keeps its tokens, including the new one, and all of them are recomputed")
 }
 
 // 23.3
 
-/// Starts prompts of these lengths, all at once, and gives each its first token.
+/// Puts prompts of these lengths among the running sequences. Each has got its first token.
 fn running(lens: &[usize]) -> Vec<Do> {
-    let mut script: Vec<Do> =
-        lens.iter().enumerate().map(|(id, len)| submit(id, *len, 20)).collect();
-    script.extend([Do::PlanWaiting(1000), Do::Tokens(77)]);
-    script
+    let run = |(id, len): (usize, &usize)| Do::Run(Ask::new(id, *len, 20), *len, Some(77));
+    lens.iter().enumerate().map(run).collect()
 }
 
 pub fn the_oldest_come_first(day: &Day) -> Outcome {
@@ -276,20 +308,14 @@ pub fn the_oldest_come_first(day: &Day) -> Outcome {
 }
 
 pub fn a_long_prompt_goes_on_where_it_was(day: &Day) -> Outcome {
-    let script = vec![
-        submit(0, 20, 5),
-        Do::PlanWaiting(6),
-        Do::Tokens(77),
-        Do::PlanRunning(9),
-        Do::Tokens(77),
-        Do::PlanRunning(9),
-        Do::Tokens(77),
-        Do::PlanRunning(9),
-    ];
+    let ask = Ask::new(0, 20, 5);
+    let script = vec![Do::Run(ask, 6, None), Do::PlanRunning(9), Do::PlanRunning(9)];
+    let script = [script, vec![Do::Grow(77), Do::PlanRunning(9)]].concat();
     let seen = planned(day, 30, (99, 9), script)?;
-    let plans: Vec<_> = [1, 3, 5, 7].iter().flat_map(|i| seen[*i].plan.clone()).collect();
-    let input = "a prompt of 20, a budget of 6 tokens, then 9, 9 and 9: (sequence, start, new)";
-    equal(input, Ok(plans), &vec![(0, 0, 6), (0, 6, 9), (0, 15, 5), (0, 20, 1)])
+    let plans: Vec<_> = [1, 2, 4].iter().flat_map(|i| seen[*i].plan.clone()).collect();
+    let input = "a prompt of 20, of which 6 are in the cache, and three budgets of 9: (sequence, \
+                 start, new)";
+    equal(input, Ok(plans), &vec![(0, 6, 9), (0, 15, 5), (0, 20, 1)])
         .likely("a sequence still needs its tokens minus those in the cache")
 }
 
@@ -302,12 +328,7 @@ pub fn blocks_are_taken_from_the_youngest(day: &Day) -> Outcome {
         (3, vec![4, 4, 4], vec![(0, 4, 1)], vec![0], vec![1, 2]),
         (3, vec![4, 3, 4], vec![(0, 4, 1), (1, 3, 1)], vec![0, 1], vec![2]),
     ] {
-        let mut script = vec![];
-        for (id, len) in lens.iter().enumerate() {
-            script.push(submit(id, *len, 4));
-        }
-        script.extend([Do::PlanWaiting(1000), Do::Tokens(77), Do::PlanRunning(99)]);
-        // `submit` refuses what {blocks} can't hold alone, so the prompts fit alone.
+        let script = [running(&lens), vec![Do::PlanRunning(99)]].concat();
         let seen = planned(day, blocks, (1000, 9), script)?;
         let end = seen.last().map(ids).unwrap_or_default();
         let input = format!(
@@ -389,13 +410,13 @@ pub fn a_known_prefix_is_not_scheduled(day: &Day) -> Outcome {
         };
         let same = Ask { id: 1, ..Ask::new(0, 14, 4) };
         let script =
-            vec![submit(0, 14, 4), Do::Schedule, Do::Tokens(77), Do::Submit(same), Do::Schedule];
+            [running(&[14]), vec![Do::Submit(same), Do::PlanWaiting(99)]].concat();
         Ok(plan(&(day.run)(&setup, script)?))
     };
-    let input = "a prompt of 14 has run and arrives again, blocks of 4: the plan";
-    equal(&format!("{input}, prefixes shared"), run(true), &vec![(0, 14, 1), (1, 12, 2)])
+    let input = "a prompt of 14 runs and arrives again, blocks of 4: the plan";
+    equal(&format!("{input}, prefixes shared"), run(true), &vec![(1, 12, 2)])
         .likely("the prompt's known blocks (day 22) need no computing")?;
-    equal(&format!("{input}, not shared"), run(false), &vec![(0, 14, 1), (1, 0, 14)])?;
+    equal(&format!("{input}, not shared"), run(false), &vec![(1, 0, 14)])?;
     // Request 2 begins like 0, whose blocks are free by then: it finds two and lacks three.
     let setup = Setup {
         model: &model,
@@ -407,8 +428,8 @@ pub fn a_known_prefix_is_not_scheduled(day: &Day) -> Outcome {
     };
     let prompt = [Ask::new(0, 8, 1).prompt, Ask::new(3, 12, 1).prompt].concat();
     let longer = Ask { prompt, ..Ask::new(2, 20, 1) };
-    let script = vec![submit(0, 12, 1), Do::Schedule, Do::Tokens(77), submit(1, 8, 1)];
-    let script = [script, vec![Do::Submit(longer), Do::Schedule]].concat();
+    let script = vec![Do::Run(Ask::new(0, 12, 1), 12, None), Do::End(0), submit(1, 8, 1)];
+    let script = [script, vec![Do::Submit(longer), Do::PlanWaiting(99)]].concat();
     let seen = (day.run)(&setup, script)?;
     let got = (plan(&seen), seen.last().map_or(0, |seen| seen.free));
     let input =
@@ -416,6 +437,14 @@ pub fn a_known_prefix_is_not_scheduled(day: &Day) -> Outcome {
                  begins with 8 tokens of the first, wait: plan, free blocks";
     equal(input, Ok(got), &(vec![(1, 0, 8)], 4))
         .likely("a request that can't start holds nothing, not even its known prefix")
+}
+
+pub fn what_was_preempted_is_recomputed(day: &Day) -> Outcome {
+    let script = [running(&[3]), vec![Do::Preempt, Do::PlanWaiting(9)]].concat();
+    let seen = planned(day, 9, (9, 8), script)?;
+    let input = "a prompt of 3 runs, gets a token, is preempted and planned again: the plan";
+    equal(input, Ok(plan(&seen)), &vec![(0, 0, 4)])
+        .likely("it keeps its tokens, including the new one, and all of them are recomputed")
 }
 
 // 23.5
@@ -439,8 +468,7 @@ pub fn a_preempted_sequence_waits_a_step(day: &Day) -> Outcome {
         prefixes: true,
     };
     let same = Ask { id: 1, ..Ask::new(0, 8, 4) };
-    let script =
-        vec![submit(0, 8, 4), Do::Submit(same), Do::Schedule, Do::Tokens(77), Do::Schedule];
+    let script = [running(&[8]), vec![Do::Run(same, 8, Some(77)), Do::Schedule]].concat();
     let seen = (day.run)(&setup, script)?;
     let got = (plan(&seen), seen.last().map(ids).unwrap_or_default());
     let got = (got, seen.last().map_or(0, |seen| seen.preemptions));
@@ -460,7 +488,7 @@ pub fn no_step_exceeds_the_budget(day: &Day) -> Outcome {
         for id in 0..12 {
             script.push(submit(id, 1 + random.below(20), 1 + random.below(10)));
             for _ in 0..random.below(4) {
-                script.extend([Do::Schedule, Do::Tokens(77)]);
+                script.extend([Do::Schedule, Do::Grow(77)]);
             }
         }
         let seen = planned(day, blocks, (budget, seqs), script)?;
