@@ -147,8 +147,9 @@ pub fn bytes_moved(config: &ModelConfig, pass: &Pass, precision: &Precision) -> 
 /// those of attention. A new token attends to all cached keys, and to the new ones
 /// up to its own. Only positions that get logits go through the LM head.
 ///
-/// Norms, softmax and RoPE aren't counted: they grow with C, and the products
-/// with C².
+/// Norms and RoPE aren't counted: they grow with C, and the products with C².
+/// Softmax isn't, either: it takes a few operations per score, where attention's
+/// products take 4 · D.
 pub fn operations(config: &ModelConfig, pass: &Pass) -> Operations {
     // task 16.4: Count the operations of the products with the weights, and of attention
     // <solution>

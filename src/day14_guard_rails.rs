@@ -150,8 +150,9 @@ impl GuardRail {
     }
 
     /// Returns the automaton's state after the text so far. Under [`Rule::MustMatch`]
-    /// only the generated tokens count. A block list reads the prompt too, and every
-    /// token in it. Ids beyond `pieces` have no bytes.
+    /// only the generated tokens count. A block list reads every token of the text,
+    /// from the first one of the prompt on. An id beyond `pieces` has no bytes, so it
+    /// changes nothing.
     pub fn state(&self, input: &ProcessorInput) -> StateID {
         // task 14.3: Read the answer for a format, or the whole text for a block list
         todo!("day 14, task 3: Read the answer for a format, or the whole text for a block list")
@@ -172,7 +173,8 @@ impl GuardRail {
     }
 
     /// Judges every token of the vocabulary: true if it is legal in `state`. A token
-    /// without bytes isn't text and never is. `first` is passed on to `follow`.
+    /// without bytes never is, because it adds no text. `first` is passed on to
+    /// `follow`.
     fn mask(&self, state: StateID, first: bool) -> Vec<bool> {
         // task 14.4: Judge every token of the vocabulary
         todo!("day 14, task 4: Judge every token of the vocabulary")
