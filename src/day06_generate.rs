@@ -122,8 +122,8 @@ impl<'a> TextStream<'a> {
     /// first piece. Later pieces are returned as they are.
     fn unseen(&mut self, text: &str) -> String {
         let seen = std::mem::take(&mut self.seen);
-        // If the half stays broken, `text` begins with all of `seen`. If it's completed, `text` begins
-        // only with what `seen` has before its U+FFFD.
+        // If the half stays broken, `text` begins with all of `seen`. If it's completed, `text`
+        // begins only with what `seen` has before its U+FFFD.
         let completed = seen.trim_end_matches('\u{fffd}'); // the other half has arrived
         let new = match text.strip_prefix(&seen) {
             Some(new) => new,
