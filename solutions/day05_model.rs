@@ -20,7 +20,7 @@ pub enum Norm {
         weight: Tensor,
         /// Added to the mean square.
         eps: f64,
-        /// Computes it: day 3's `rms_norm`, or a kernel.
+        /// Computes the norm: day 3's `rms_norm`, or a kernel.
         ops: SharedOps,
     },
     /// LayerNorm, used by GPT-2.
@@ -31,7 +31,7 @@ pub enum Norm {
         bias: Tensor,
         /// Added to the variance.
         eps: f64,
-        /// Computes it: day 3's `layer_norm`, or a kernel.
+        /// Computes the norm: day 3's `layer_norm`, or a kernel.
         ops: SharedOps,
     },
 }
@@ -88,7 +88,7 @@ pub enum Mlp {
         gate_proj: Projection,
         /// Its output is multiplied by the gate's. `(intermediate, C)`.
         up_proj: Projection,
-        /// Leads back to the width of the stream. `(C, intermediate)`.
+        /// Projects back to the width of the stream. `(C, intermediate)`.
         down_proj: Projection,
     },
     /// Day 3's `gelu_mlp`, used by GPT-2.

@@ -79,19 +79,21 @@ impl<'a> TextStream<'a> {
         Self { tokenizer, ids: Vec::new(), prefix: 0, read: 0, seen: String::new() }
     }
 
-    /// Appends a token and returns the text that is now certain, which may be empty.
-    /// Text that was returned earlier never changes.
+    /// Appends a token and returns the new text that can't change anymore, which may be
+    /// empty. Text that was returned earlier never changes.
     ///
     /// Text that ends in `U+FFFD` may be half a character, so it waits. A stray byte
     /// must not hide the text after it: `E2` followed by both bytes of `é` is `U+FFFD`
     /// and `é`. With a byte-level tokenizer, all pieces and the text of `finish`,
-    /// joined, equal `decode` of all ids. With byte fallback they can be better.
+    /// joined, equal `decode` of all ids. With byte fallback the pieces may keep a
+    /// character that `decode` of all ids turns into `U+FFFD`, because of a stray byte
+    /// next to it.
     ///
     /// # Errors
     /// If the tokenizer fails.
     pub fn push(&mut self, id: u32) -> Result<String> {
-        // task 6.4: Append the id and return the text that is now certain
-        todo!("day 6, task 4: Append the id and return the text that is now certain")
+        // task 6.4: Append the id and return the new text that can't change anymore
+        todo!("day 6, task 4: Append the id and return the new text that can't change anymore")
     }
 
     /// Ends the stream: returns the text that `push` has held back, even if it ends in
@@ -120,6 +122,8 @@ impl<'a> TextStream<'a> {
     /// first piece. Later pieces are returned as they are.
     fn unseen(&mut self, text: &str) -> String {
         let seen = std::mem::take(&mut self.seen);
+        // If the half stays broken, `text` begins with all of `seen`. If it's completed, `text`
+        // begins only with what `seen` has before its U+FFFD.
         let completed = seen.trim_end_matches('\u{fffd}'); // the other half has arrived
         let new = match text.strip_prefix(&seen) {
             Some(new) => new,

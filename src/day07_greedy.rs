@@ -13,8 +13,8 @@ use candle_core::{bail, Result};
 // part 1: choose a token
 
 /// Returns the index of the largest logit. Ties go to the first, as in torch's `argmax`
-/// on the CPU. Logits are never `+inf`: no model computes it, and no processor here
-/// writes it.
+/// on the CPU. You needn't handle `+inf`: no processor here writes it, and a healthy
+/// model doesn't compute it.
 ///
 /// # Errors
 /// If there are no logits, if any of them is NaN, or if all are `-inf`.
@@ -65,8 +65,8 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// Returns the read-only context for processors and drafters, before the next token
-    /// is chosen.
+    /// Returns what a processor may look at: the text so far, and how much may still
+    /// come.
     pub fn processor_input(&self) -> ProcessorInput<'_> {
         let generated = self.tokens.len() - self.prompt_len;
         ProcessorInput {
@@ -91,8 +91,9 @@ impl<'a> Sequence<'a> {
     /// `top_logprobs` asks for.
     ///
     /// # Errors
-    /// If a processor leaves no token, if the sampler fails, or if it returns an id
-    /// beyond the vocabulary.
+    /// If the model's logits are invalid (see [`argmax`]), if a processor fails or
+    /// leaves no token, if the sampler fails, or if it returns an id beyond the
+    /// vocabulary.
     pub fn choose(&mut self, raw: &[f32]) -> Result<(u32, f32)> {
         // task 7.3: Choose from the processed logits; return the log-probability under the raw ones
         todo!("day 7, task 3: Choose from the processed logits; return the log-probability under the raw ones")
@@ -248,7 +249,7 @@ pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
 
 impl Sequence<'_> {
     /// Returns the tokens from the start of the [`window`] on. The model sees them at
-    /// positions 0, 1, … again, because it has no others.
+    /// positions 0, 1, … again, because those are the ones it was trained on.
     ///
     /// # Errors
     /// If the stride is out of range.
