@@ -371,8 +371,8 @@ pub fn quantized_precision(config: &ModelConfig, kind: QuantType) -> Precision {
     // </solution>
 }
 
-/// Returns how many times as fast a decoding step can become by quantizing weights
-/// of f32, according to day 16's roofline: one row, after `past` cached positions.
+/// Returns the factor by which quantizing f32 weights can speed up a decoding step,
+/// according to day 16's roofline: one row, after `past` cached positions.
 pub fn predicted_speedup(
     config: &ModelConfig,
     past: usize,

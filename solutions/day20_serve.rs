@@ -44,8 +44,7 @@ pub enum Event {
 
 /// The way back to a client. Neither method blocks.
 pub trait Connection: Send {
-    /// Queues an event for the client. Does nothing if the client has disconnected. A
-    /// slow reader's backlog is bounded by the tokens it asked for.
+    /// Queues an event for the client. Does nothing if the client has disconnected.
     fn send(&self, event: Event);
 
     /// Returns whether the client has disconnected.
@@ -124,7 +123,7 @@ pub struct ServingLoop<'a> {
     /// started.
     pub queue: VecDeque<WaitingJob>,
     /// The choices that the scheduler has, by request id. A cancelled row isn't here
-    /// any more.
+    /// anymore.
     pub rows: BTreeMap<usize, ActiveRow>,
     make_request: MakeRequest<'a>,
     /// Maximum number of rows in the scheduler.
@@ -393,8 +392,9 @@ impl<'a> ServingLoop<'a> {
     }
 }
 
-/// Returns after how many turns at most the next choice to arrive can start: 0 if a
-/// place is free. An honest `Retry-After` begins with this number.
+/// Returns an upper bound for the number of turns until the next choice to arrive can
+/// start: 0 if a place is free. (Times the length of a turn, it would make an honest
+/// `Retry-After`.)
 ///
 /// `running` has the tokens that each running row may still generate, and `queued`
 /// those of each choice ahead of the newcomer in the queue, in the order in which they

@@ -215,9 +215,10 @@ pub fn tile_scores(
     todo!("day 18, task 4: Compute the scaled and masked scores of a tile")
 }
 
-/// Returns each query's state after the keys in `columns`, in tiles of [`TILE`]
-/// columns that start at `columns.start`. If no query may attend to anything in a
-/// tile, the tile's keys and values are not read.
+/// Takes every query over the keys in `columns` and returns the queries' states.
+/// Goes tile by tile: a tile has [`TILE`] columns (the last one may have fewer), and
+/// the first starts at `columns.start`. If no query may attend to anything in a tile,
+/// the tile's keys and values are not read.
 ///
 /// All queries share these keys and values: they come from one group of heads, and
 /// from one or more tokens.

@@ -269,8 +269,8 @@ pub fn quantized_precision(config: &ModelConfig, kind: QuantType) -> Precision {
     todo!("day 19, task 9: Compute the bytes per weight of a whole model")
 }
 
-/// Returns how many times as fast a decoding step can become by quantizing weights
-/// of f32, according to day 16's roofline: one row, after `past` cached positions.
+/// Returns the factor by which quantizing f32 weights can speed up a decoding step,
+/// according to day 16's roofline: one row, after `past` cached positions.
 pub fn predicted_speedup(
     config: &ModelConfig,
     past: usize,
