@@ -37,8 +37,8 @@ fn check_temperature(t: f64) -> Result<()> {
 // </solution>
 
 /// Divides the logits by `t`, in f32. Below 1, likely tokens become likelier; above 1,
-/// all tokens become more alike (HF `TemperatureLogitsWarper`). If the largest quotient
-/// would be infinite, the largest logit is subtracted from every logit first, so a tiny
+/// all tokens become more alike (HF `TemperatureLogitsWarper`). If dividing the largest
+/// logit would give `inf` or `-inf`, it is subtracted from all of them first, so a tiny
 /// temperature is nearly greedy rather than an error.
 ///
 /// # Errors
@@ -105,8 +105,8 @@ fn check_top_p(p: f64) -> Result<()> {
 /// `-inf`.
 ///
 /// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020).
-/// Step one: sort and add up in any order. Step two: keep exactly the set that HF's
-/// `TopPLogitsWarper` keeps; see the chapter.
+/// Step one: sort, then add up from either end. Step two: keep exactly the set that
+/// HF's `TopPLogitsWarper` keeps; see the chapter.
 ///
 /// # Errors
 /// If `p` isn't in (0, 1]. The message names top-p.
@@ -250,7 +250,7 @@ pub fn race(probs: &[f32], exponentials: &[f32]) -> Result<u32> {
 /// Draws `n` different tokens: the first from `probs`, and each later one from the
 /// tokens not drawn yet, in proportion to their probabilities. All the randomness is
 /// one number from Exp(1) for each token. Returns the tokens in the order in which they
-/// were drawn; for `n` = 1 that is [`race`]'s.
+/// were drawn. With `n` = 1 that's the single token that [`race`] returns.
 ///
 /// # Errors
 /// If the two slices differ in length, or if fewer than `n` tokens are possible.

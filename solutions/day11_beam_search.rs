@@ -70,7 +70,7 @@ pub fn keep_best(finished: &mut Vec<Hypothesis>, new: Hypothesis, num_beams: usi
 /// The candidates of one step, sorted into finished and running sequences.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Split {
-    /// Sequences that end with this token, each with its reason.
+    /// Sequences that their newest token has ended, each with the reason.
     pub ended: Vec<(Beam, FinishReason)>,
     /// The next beams, best first.
     pub running: Vec<Beam>,

@@ -374,7 +374,7 @@ impl Drafter for ModelDrafter<'_> {
 /// drafts would have produced from the same random numbers.
 ///
 /// Sampling without drafts would draw the token at the place of row `i` of `target`
-/// with `uniforms[i]`. As many drafted tokens are accepted as that allows.
+/// with `uniforms[i]`. Accepts as many drafted tokens as that text allows.
 ///
 /// # Errors
 /// If no token can be drawn.
