@@ -34,10 +34,10 @@ pub fn distribution(logits: &[f32], greedy: bool) -> Result<Vec<f32>> {
     }
 }
 
-/// A sequence that grows by drafts, which the *target* model verifies.
+/// Extends a sequence with drafted tokens that the *target* model verifies.
 pub struct SpeculativeDecoder<'a> {
-    /// The target model and its cache. The output is the target's text, or has its
-    /// distribution.
+    /// The target model and its cache. The output is what the target alone would write
+    /// or, with sampling, has the same distribution.
     pub target: Cached<'a>,
     /// The sequence so far, with its processors. Its sampler isn't used; see `rng`.
     pub sequence: Sequence<'a>,
@@ -65,7 +65,7 @@ impl<'a> SpeculativeDecoder<'a> {
     ) -> Result<Self> {
         request.fit(target.model)?;
         if target.cache.num_evicted().is_some() {
-            bail!("a sliding cache cannot take back rejected tokens; use a dynamic or static one")
+            bail!("a sliding cache can't roll back rejected tokens; use a dynamic or static one")
         }
         let sequence = Sequence::new(request, tokenizer);
         let counts = Counts::default();
@@ -91,7 +91,11 @@ impl<'a> SpeculativeDecoder<'a> {
             bail!("the drafter was asked for {n} tokens at most, and gave {}", draft.tokens.len())
         }
         if draft.probs.len() != draft.tokens.len() {
-            bail!("{} tokens drafted, {} distributions", draft.tokens.len(), draft.probs.len())
+            bail!(
+                "tokens drafted: {}, but distributions: {}; each token needs one",
+                draft.tokens.len(),
+                draft.probs.len()
+            )
         }
         Ok(draft)
     }
@@ -105,14 +109,23 @@ impl<'a> SpeculativeDecoder<'a> {
     /// target's vocabulary.
     pub fn judge(&mut self, draft: &Draft, raw: &[Vec<f32>]) -> Result<Verdict> {
         if raw.len() != draft.tokens.len() + 1 {
-            bail!("{} tokens drafted, {} rows of logits", draft.tokens.len(), raw.len())
+            bail!(
+                "tokens drafted: {}, rows of logits: {}; there must be one more row than tokens",
+                draft.tokens.len(),
+                raw.len()
+            )
         }
         let vocab_size = raw[0].len();
         if let Some(id) = draft.tokens.iter().find(|id| **id as usize >= vocab_size) {
-            bail!("token id {id} was drafted; the target has {vocab_size} tokens")
+            bail!(
+                "token id {id} was drafted, but the target's vocabulary has {vocab_size} tokens"
+            )
         }
         if let Some(q) = draft.probs.iter().find(|q| q.len() != vocab_size) {
-            bail!("the drafter's distribution has {} tokens, the target {vocab_size}", q.len())
+            bail!(
+                "the drafter's distribution has {} tokens, but the target has {vocab_size}",
+                q.len()
+            )
         }
         let target = self.target_probs(&draft.tokens, raw)?;
         if self.rng.is_none() {
@@ -127,9 +140,9 @@ impl<'a> SpeculativeDecoder<'a> {
     /// before that row, with that many fewer tokens remaining.
     ///
     /// Rows after a drafted EOS, or after a drafted token with p(token) = 0 (which is
-    /// always rejected), are never read. No processor runs on them, because it might
-    /// find no token left; they repeat the last row. A stop string ends nothing here:
-    /// the text after it is processed like any other.
+    /// always rejected), can't affect the output. No processor runs on them, because it
+    /// might rule out every token and fail; they are copies of the last row computed.
+    /// Stop strings are ignored here: tokens after one are processed like any others.
     fn target_probs(&self, draft: &[u32], raw: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
         let input = self.sequence.processor_input();
         let mut tokens = input.tokens.to_vec();
@@ -153,11 +166,12 @@ impl<'a> SpeculativeDecoder<'a> {
 
 // part 1: greedy
 
-/// Verifies a greedy draft: a token is accepted while it is the target's own choice.
+/// Verifies a greedy draft: accepts tokens as long as each one is the target's own
+/// choice.
 ///
 /// `target` holds the target's distributions `(V)`, one more than the draft has tokens:
-/// row `i` is for the place of drafted token `i`, and the last row for the token after
-/// the draft. The token after the accepted ones is the target's own choice.
+/// row `i` is for the position of drafted token `i`, and the last row for the token
+/// after the draft. The token after the accepted ones is the target's own choice.
 ///
 /// # Errors
 /// If a row has no best token.
@@ -185,8 +199,8 @@ pub fn target_logits(decoder: &mut SpeculativeDecoder, draft: &[u32]) -> Result<
     // </solution>
 }
 
-/// Drafts by looking back: finds the latest earlier place where the last tokens
-/// occurred, and proposes what followed them there (Saxena 2023; `ngram` in vLLM,
+/// Drafts by looking back: finds the most recent earlier occurrence of the last tokens,
+/// and proposes what followed them there (Saxena 2023; `ngram` in vLLM,
 /// `prompt_lookup_num_tokens` in transformers).
 pub struct NgramDrafter {
     /// Number of tokens that must match, at least 1. (The `n` of `draft` is how many to
@@ -197,10 +211,10 @@ pub struct NgramDrafter {
 }
 
 impl Drafter for NgramDrafter {
-    /// Proposes up to `n` tokens: those that followed the latest earlier occurrence of
-    /// the last `self.n` tokens. The two occurrences may overlap. The draft is shorter
-    /// where fewer tokens follow, and empty without a match. Each distribution is
-    /// one-hot.
+    /// Proposes up to `n` tokens: those that followed the most recent earlier
+    /// occurrence of the last `self.n` tokens. The two occurrences may overlap. The
+    /// draft is shorter where fewer tokens follow, and empty without a match. Each
+    /// distribution is one-hot.
     fn draft(&mut self, input: &ProcessorInput, n: usize, _uniforms: &[f32]) -> Result<Draft> {
         // task 13.3: Find the latest earlier match of the last tokens, and propose what followed it
         // <solution>
@@ -218,18 +232,18 @@ impl Drafter for NgramDrafter {
 }
 
 /// Decodes one block: drafts, runs the target once, verifies, and appends the accepted
-/// tokens and the token after them. Returns the tokens that joined the sequence, at
-/// least one; if the sequence has no room left, none.
+/// tokens and the token after them. Returns the tokens that were appended: at least
+/// one, or none if the sequence has no room left.
 ///
-/// The draft is as long as `num_draft_tokens` and the sequence's room allow, and the
-/// pass's own token needs room, too. If the sequence ends inside the block, nothing
-/// joins it after that. A token's log-probability is the target's own, before any
+/// The draft has at most `num_draft_tokens` tokens, and leaves room in the sequence for
+/// the one token that the target adds. If the sequence ends inside the block, the rest
+/// of the block is dropped. A token's log-probability is the target's own, before any
 /// processor, as on day 7.
 ///
 /// # Errors
 /// If a model or a processor fails.
 pub fn decode_block(decoder: &mut SpeculativeDecoder) -> Result<Vec<Token>> {
-    // task 13.4: Decode one block, and count it
+    // task 13.4: Decode one block, and update the counts
     // <solution>
     let mut written: Vec<Token> = Vec::new();
     let remaining = decoder.sequence.remaining();
@@ -244,7 +258,7 @@ pub fn decode_block(decoder: &mut SpeculativeDecoder) -> Result<Vec<Token>> {
         let logprob = log_softmax(raw)?[*id as usize];
         written.push(decoder.sequence.push(*id, logprob)?);
         if decoder.sequence.finish.is_some() {
-            break; // the rest of the block was accepted for a text that has ended
+            break; // the text has ended, so the rest of the block is dropped
         }
     }
     decoder.counts.add(&draft, &verdict, written.len());
@@ -254,9 +268,10 @@ pub fn decode_block(decoder: &mut SpeculativeDecoder) -> Result<Vec<Token>> {
 
 // part 2: sampled
 
-/// Returns the residual distribution, from which the replacement of a rejected token is
-/// drawn: `max(p - q, 0)`, scaled to sum to 1. If nothing is left over (`p` equals
-/// `q`), returns `p`. That can only happen when rounding has rejected a token.
+/// Returns the residual distribution, from which the replacement for a rejected token
+/// is drawn: `max(p - q, 0)`, scaled to sum to 1. If nothing is left over (`p` equals
+/// `q`), returns `p`. That can only happen if a token was rejected because of a
+/// rounding error.
 ///
 /// # Errors
 /// If `p` and `q` have different lengths.
@@ -264,7 +279,11 @@ pub fn residual(p: &[f32], q: &[f32]) -> Result<Vec<f32>> {
     // task 13.5: Compute the residual distribution
     // <solution>
     if p.len() != q.len() {
-        bail!("p has {} probabilities, q {}: not one vocabulary", p.len(), q.len())
+        bail!(
+            "p has {} probabilities but q has {}; they must cover the same vocabulary",
+            p.len(),
+            q.len()
+        )
     }
     let left: Vec<f32> = p.iter().zip(q).map(|(p, q)| (p - q).max(0.0)).collect();
     let sum = left.iter().map(|x| f64::from(*x)).sum::<f64>() as f32;
@@ -301,7 +320,7 @@ pub fn verify(draft: &Draft, target: &[Vec<f32>], uniforms: &[f32]) -> Result<Ve
     // </solution>
 }
 
-/// Returns the expected share of drafts that are accepted: `Σ min(p, q)`.
+/// Returns the probability that a token drafted from `q` is accepted: `Σ min(p, q)`.
 pub fn overlap(p: &[f32], q: &[f32]) -> f32 {
     p.iter().zip(q).map(|(p, q)| p.min(*q)).sum()
 }
@@ -316,8 +335,8 @@ pub struct ModelDrafter<'a> {
     pub processors: Vec<Rc<dyn LogitsProcessor + 'a>>,
     /// Whether drafts are greedy (true) or sampled.
     pub greedy: bool,
-    /// Size of the target's vocabulary. Models of one family pad theirs differently;
-    /// tokens that only one of the two has are never drafted.
+    /// Size of the target's vocabulary. Models in the same family may pad theirs
+    /// differently; a token that only one of the two models has is never drafted.
     pub vocab_size: usize,
 }
 
@@ -341,9 +360,9 @@ impl ModelDrafter<'_> {
 }
 
 impl Drafter for ModelDrafter<'_> {
-    /// Drafts up to `n` tokens, each drawn with its own number of `uniforms` from the
-    /// small model's distribution after `self.processors`. The draft ends after an EOS
-    /// token, and where the small model can't read on.
+    /// Drafts up to `n` tokens, drawing the i-th with `uniforms[i]` from the small
+    /// model's distribution after `self.processors`. The draft ends early after an EOS
+    /// token, or once the text no longer fits the small model.
     fn draft(&mut self, input: &ProcessorInput, n: usize, uniforms: &[f32]) -> Result<Draft> {
         // task 13.7: Draft token by token with the small model, and record each distribution
         // <solution>
@@ -373,8 +392,8 @@ impl Drafter for ModelDrafter<'_> {
 /// Verifies a draft so that the text is token for token the one that sampling without
 /// drafts would have produced from the same random numbers.
 ///
-/// Sampling without drafts would draw the token at the place of row `i` of `target`
-/// with `uniforms[i]`. Accepts as many drafted tokens as that text allows.
+/// Without drafts, the token at row `i` of `target` would be sampled with
+/// `uniforms[i]`. Drafted tokens are accepted for as long as they equal that token.
 ///
 /// # Errors
 /// If no token can be drawn.
@@ -412,11 +431,15 @@ pub fn rejection_sample(
     // task 13.9 (further): Draw proposals from q until one is accepted, and count them
     // <solution>
     if p.len() != q.len() {
-        bail!("p has {} probabilities, q {}: not one vocabulary", p.len(), q.len())
+        bail!(
+            "p has {} probabilities but q has {}; they must cover the same vocabulary",
+            p.len(),
+            q.len()
+        )
     }
     let bounded = p.iter().zip(q).all(|(p, q)| *p <= m * q * 1.00001);
     if !m.is_finite() || !bounded {
-        bail!("m is {m}, and must be at least p / q for every token")
+        bail!("m is {m}, but it must be finite and at least p / q for every token")
     }
     let most = (100.0 * m) as usize;
     for proposals in 1..=most {

@@ -364,7 +364,10 @@ pub fn walk_sampled(
         for child in tree.children(node) {
             let (id, q) = (tree.tokens[child] as usize, &tree.probs[child]);
             if id >= p.len() || id >= q.len() {
-                bail!("token id {id} was drafted; the target has {} tokens", p.len())
+                bail!(
+                    "token id {id} was drafted, but the target's vocabulary has {} tokens",
+                    p.len()
+                )
             }
             if uniform() * q[id] < p[id] {
                 path.push(child);

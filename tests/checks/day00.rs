@@ -1,4 +1,4 @@
-//! The checks of day 0. Most tasks are one line, and a first attempt often fails with a candle
+//! The checks for day 0. Most tasks are one line, and a first attempt often fails with a candle
 //! error rather than a wrong number, so the checks explain what that error means.
 
 use super::checks::{

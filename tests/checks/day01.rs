@@ -1,4 +1,4 @@
-//! The checks of day 1.
+//! The checks for day 1.
 
 use super::checks::{
     close, device, equal, for_candle_nn, golden, refused, refused_calmly, Likely, Outcome, Random,

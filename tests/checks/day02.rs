@@ -1,4 +1,4 @@
-//! The checks of day 2.
+//! The checks for day 2.
 
 use super::checks::{
     close, device, ensure, equal, for_candle_nn, golden, refused, Likely, Outcome, Random,

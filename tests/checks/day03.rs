@@ -1,4 +1,4 @@
-//! The checks of day 3.
+//! The checks for day 3.
 
 use super::checks::{
     close, device, equal, for_candle_nn, golden, refused, Failure, Kind, Likely, Outcome, Random,

@@ -1,4 +1,4 @@
-//! The checks of day 4.
+//! The checks for day 4.
 
 use super::checks::{
     close, device, ensure, equal, for_candle_nn, golden, golden_json, ops, refused, Keep, Likely,

@@ -1,4 +1,4 @@
-//! The checks of day 5.
+//! The checks for day 5.
 
 use super::checks::{
     close, device, equal, equal_tokens, for_candle_nn, golden, golden_json, models_dir, ops,

@@ -1,4 +1,4 @@
-//! The checks of day 6.
+//! The checks for day 6.
 
 use super::checks::{
     close, ensure, equal, equal_tokens, golden, golden_json, oracle, refused, tokenizer, Fake,

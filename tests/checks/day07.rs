@@ -1,4 +1,4 @@
-//! The checks of day 7.
+//! The checks for day 7.
 
 use super::checks::{
     close, ensure, equal, equal_tokens, golden, golden_json, refused, tokenizer, Fake, Likely,

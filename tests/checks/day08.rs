@@ -1,4 +1,4 @@
-//! The checks of day 8.
+//! The checks for day 8.
 
 use super::checks::{close, ensure, equal, equal_tokens, golden, golden_json, refused};
 use super::checks::{Likely, Outcome, Random, Recall};

@@ -1,4 +1,4 @@
-//! The checks of day 9.
+//! The checks for day 9.
 
 use super::checks::{close, ensure, equal, equal_tokens, golden, golden_json, refused};
 use super::checks::{Likely, Outcome, Random, Recall};
@@ -17,7 +17,7 @@ const NEVER: f32 = f32::NEG_INFINITY;
 /// The processors of a pipeline.
 pub type Processors = Vec<Rc<dyn LogitsProcessor>>;
 
-/// Day 9 as a bundle of functions.
+/// The day 9 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub repetition: fn(&mut [f32], &[u32], f32) -> Result<()>,
@@ -90,7 +90,7 @@ fn number(setting: &Value, name: &str) -> Option<f64> {
     setting.get(name).and_then(Value::as_f64)
 }
 
-/// Returns the penalties of a setting for HF's `generate`.
+/// Converts the arguments of HF's `generate` to the penalties they stand for.
 fn hf_penalties(setting: &Value) -> SamplingParams {
     SamplingParams {
         repetition_penalty: number(setting, "repetition_penalty").map_or(1.0, |x| x as f32),
@@ -131,15 +131,15 @@ fn rows(want: &str) -> Result<Vec<Row>> {
 
 pub fn both_signs_go_down(day: &Day) -> Outcome {
     let logits = [3.0, -3.0, 0.0, 1.0, -1.0];
-    let input = "repetition penalty 1.5 of the tokens 0, 1, 2; logits [3, -3, 0, 1, -1]";
+    let input = "repetition penalty 1.5 for tokens 0, 1, 2; logits [3, -3, 0, 1, -1]";
     becomes(input, &logits, |l| (day.repetition)(l, &[0, 1, 2], 1.5), &[2.0, -4.5, 0.0, 1.0, -1.0])
         .likely("divide positive logits, multiply negative ones")?;
-    let input = "repetition penalty 0.5 of the tokens 0, 1: below 1 it encourages";
+    let input = "repetition penalty 0.5 for tokens 0, 1: values below 1 encourage repetition";
     becomes(input, &logits, |l| (day.repetition)(l, &[0, 1], 0.5), &[6.0, -1.5, 0.0, 1.0, -1.0])
 }
 
 pub fn once_however_often(day: &Day) -> Outcome {
-    let input = "repetition penalty 2 of the tokens 0, 1, 0, 0, 1; logits [8, -1, 4]";
+    let input = "repetition penalty 2 for tokens 0, 1, 0, 0, 1; logits [8, -1, 4]";
     becomes(
         input,
         &[8.0, -1.0, 4.0],
@@ -156,7 +156,7 @@ pub fn other_logits_stay(day: &Day) -> Outcome {
     becomes(input, &[1.0, -1.0], |l| (day.repetition)(l, &[], 2.0), &[1.0, -1.0])?;
     // A model can have fewer logits than its tokenizer has ids, and forbidden tokens stay
     // forbidden.
-    let input = "repetition penalty 2 of the tokens 0 and 9 of a vocabulary of 2; logits [-inf, 1]";
+    let input = "repetition penalty 2 for tokens 0 and 9 of a vocabulary of 2; logits [-inf, 1]";
     becomes(input, &[NEVER, 1.0], |l| (day.repetition)(l, &[0, 9], 2.0), &[NEVER, 1.0])
 }
 
@@ -204,7 +204,8 @@ pub fn presence_and_frequency_by_hand(day: &Day) -> Outcome {
     let logits = [1.0, 1.0, -1.0, 1.0];
     // Token 0 occurs three times, token 2 once.
     let cases = [
-        ((0.5, 0.25), [-0.25, 1.0, -1.75, 1.0]), // goes first because it separates most mistakes
+        // Goes first because it tells the most mistakes apart.
+        ((0.5, 0.25), [-0.25, 1.0, -1.75, 1.0]),
         ((0.5, 0.0), [0.5, 1.0, -1.5, 1.0]),
         ((0.0, 0.25), [0.25, 1.0, -1.25, 1.0]),
         ((-0.5, -0.25), [2.25, 1.0, -0.25, 1.0]),
@@ -218,7 +219,7 @@ pub fn presence_and_frequency_by_hand(day: &Day) -> Outcome {
         becomes(&input, &logits, change, &want)
             .likely("presence once per token, frequency once per occurrence")?;
     }
-    let input = "presence 1 of a token that is not in the vocabulary";
+    let input = "presence 1, frequency 1; generated token 7, not in the vocabulary; logits [1]";
     becomes(input, &[1.0], |l| (day.presence_frequency)(l, &[7], 1.0, 1.0), &[1.0])
 }
 
@@ -265,7 +266,7 @@ pub fn ngrams_by_hand(day: &Day) -> Outcome {
         (&[1, 2, 3, 1, 2, 4, 1, 2], 3, &[3, 4]), // and by 4
         (&[1, 2, 3, 1, 2], 2, &[3]),             // 2 was followed by 3
         (&[1, 2, 3, 1, 2], 1, &[1, 2, 3]),       // every token seen so far
-        (&[1, 2, 3, 1, 2], 4, &[]),              // 3 1 2 has only just occurred
+        (&[1, 2, 3, 1, 2], 4, &[]),              // 3 1 2 hasn't occurred before
         (&[1, 1], 2, &[1]),                      // 1 was followed by 1
         (&[1, 2, 1], 2, &[2]),
         (&[1, 2], 3, &[]),
@@ -293,8 +294,8 @@ pub fn ngrams_equal_hf(day: &Day) -> Outcome {
 pub fn no_ngram_ever_repeats(day: &Day) -> Outcome {
     let mut random = Random::new(9);
     for n in 1..5 {
-        // With 12 tokens, 12 steps can avoid a repeated 1-gram, and 100 steps a repeated n-gram for
-        // n ≥ 2.
+        // A vocabulary of 12 tokens is enough to avoid repeating a 1-gram for 12 steps, and an
+        // n-gram with n ≥ 2 for 100 steps.
         let (length, mut tokens) = (if n == 1 { 12 } else { 100 }, Vec::new());
         for step in 0..length {
             let mut logits: Vec<f32> = (0..12).map(|_| random.float()).collect();
@@ -339,7 +340,7 @@ pub fn the_end_of_the_text(day: &Day) -> Outcome {
 
 pub fn nothing_is_implied(day: &Day) -> Outcome {
     let got = (day.penalties)(&SamplingParams::default()).map(|all| names(&all));
-    equal("no parameters: the penalties", got, &vec![])
+    equal("the penalties for default parameters", got, &vec![])
 }
 
 pub fn the_scope_of_each(day: &Day) -> Outcome {
@@ -508,10 +509,10 @@ pub fn a_bad_parameter_is_rejected_at_once(day: &Day) -> Outcome {
     ] {
         let got = (day.penalties)(&params).map(|all| all.len());
         let accepted = got.is_ok();
-        let outcome = refused(&format!("penalties of {}", describe(&params)), got, &[says]);
+        let outcome = refused(&format!("penalties with {}", describe(&params)), got, &[says]);
         if accepted {
             return outcome
-                .likely("penalties must reject a bad parameter itself, before the model runs");
+                .likely("`penalties` itself must reject a bad parameter, before the model runs");
         }
         outcome?;
     }
@@ -565,7 +566,7 @@ pub fn a_longer_repetition_costs_more(day: &Day) -> Outcome {
             Ok(())
         };
         becomes(
-            &format!("dry 0.5, base 2, allowed 2, after {tokens:?}"),
+            &format!("DRY multiplier 0.5, base 2, allowed length 2, after {tokens:?}"),
             &[0.0; 5],
             change,
             &want,
@@ -575,7 +576,8 @@ pub fn a_longer_repetition_costs_more(day: &Day) -> Outcome {
         (day.dry)(l, &[1, 7, 1], 1.0, 2.0, 1);
         Ok(())
     };
-    becomes("dry 1, base 2, allowed 1, after [1, 7, 1], 2 logits", &[3.0, 3.0], change, &[3.0, 3.0])
+    let input = "DRY multiplier 1, base 2, allowed length 1, after [1, 7, 1], 2 logits";
+    becomes(input, &[3.0, 3.0], change, &[3.0, 3.0])
 }
 
 /// Compares with the definition, applied literally: for every token and every length, whether the
@@ -596,7 +598,8 @@ pub fn dry_equals_the_definition(day: &Day) -> Outcome {
                 *logit -= 0.25 * 1.5f32.powi((length - allowed) as i32);
             }
         }
-        let input = format!("dry 0.25, base 1.5, allowed {allowed}, after {tokens:?}");
+        let input =
+            format!("DRY multiplier 0.25, base 1.5, allowed length {allowed}, after {tokens:?}");
         let change = |l: &mut [f32]| {
             (day.dry)(l, &tokens, 0.25, 1.5, allowed);
             Ok(())

@@ -32,7 +32,7 @@ const INFINITY: u16 = 0x7f80;
 const HUGE: u16 = 0x7f7f;
 
 /// Configurations with one thing wrong: the folder's name, the model to copy, and the keys to set.
-/// Null unsets a key.
+/// A null value stands in for a missing key.
 const CONFIGS: &[(&str, &str, &str)] = &[
     ("no-heads", "story-230k", r#"{"num_attention_heads": 0}"#),
     ("three-heads", "story-230k", r#"{"num_attention_heads": 3}"#),
@@ -79,9 +79,9 @@ const CONFIGS: &[(&str, &str, &str)] = &[
     ("other-shape", "story-230k", r#"{"intermediate_size": 200}"#),
 ];
 
-/// Weights with some wrong numbers: the folder's name, the model to copy, and for each tensor, the
-/// indices and the bits to store there.
+/// A tensor's name, the indices to change, and the bits to store there.
 type Numbers = (&'static str, std::ops::Range<usize>, u16);
+/// Weights with some wrong numbers: the folder's name, the model to copy, and the changes.
 const NUMBERS: &[(&str, &str, &[Numbers])] = &[
     ("nan-in-mlp", "story-3m", &[("model.layers.2.mlp.down_proj.weight", 5..6, NAN)]),
     ("nan-in-attention", "story-230k", &[("model.layers.1.self_attn.k_proj.weight", 5..6, NAN)]),
@@ -202,7 +202,7 @@ impl Page {
         fs::write(path, bytes).unwrap();
     }
 
-    /// Copies a model and sets keys in its config.json. Null unsets a key.
+    /// Copies a model and sets keys in its config.json. A null value stands in for a missing key.
     fn with_config(&self, name: &str, model: &str, changes: &str) {
         let path = self.copy(name, model).join("config.json");
         let mut config = read_json(&path);
@@ -293,8 +293,8 @@ fn make_index(page: &Page, name: &str, index: &Value) {
     fs::write(path, index.to_string()).unwrap();
 }
 
-/// Makes drafts that don't fit the target. The models' weights are damaged, which shows that the
-/// mismatch is reported before any weights are read.
+/// Makes draft models, tables and heads that don't match the target. The models' weights are
+/// damaged, which shows that the mismatch is reported before any weights are read.
 fn make_drafts(page: &Page) {
     let cut = |bytes: &mut Vec<u8>| bytes.truncate(100);
     page.with_weights("target", "story-230k", cut);
@@ -415,7 +415,8 @@ impl Stage {
             here = here.replace(&server, address);
         }
         if model.starts_with("some/") {
-            here = here.replace(&model, "some/name"); // the repository on every hub
+            // Every test hub serves its repository under this name.
+            here = here.replace(&model, "some/name");
         }
         let mut bash = Command::new("bash");
         bash.args(["-c", &format!("{CARGO}{here}")]).current_dir(&self.page.folder);
@@ -477,8 +478,8 @@ fn only_bad(text: &str) -> String {
     bad.map(|pair| format!("{}\n{}\n", pair[0], pair[1])).collect()
 }
 
-/// Wraps a line to 84 characters, which the book shows without scrolling. All lines but the first
-/// are indented.
+/// Wraps a line at 84 characters, the most that fits in the book without scrolling. All lines but
+/// the first are indented.
 fn fold(line: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for (at, word) in line.split(' ').enumerate() {

@@ -43,8 +43,8 @@ pub const LONG_BODIES: usize = 32;
 /// Maximum number of logprobs in one answer, alternatives included. Each takes up to a kilobyte
 /// while the answer is serialized.
 const MOST_LOGPROBS: usize = 1 << 18;
-/// Maximum number of unknown field names to log. A client that keeps inventing names is ignored
-/// beyond that.
+/// Maximum number of unknown field names to log. Once that many have been logged, no new names are,
+/// so a client can't flood the log.
 const NOTED_FIELDS: usize = 64;
 
 /// State shared by all handlers.
@@ -55,13 +55,14 @@ pub struct Front {
     pub prompts: PromptReader,
     /// The API key that clients must send. None: no key needed.
     pub key: Option<String>,
-    /// The listening address if only clients on this machine are allowed. None: all clients are.
+    /// The listening address if only clients on this machine are allowed. None: clients on any
+    /// machine are allowed.
     pub local: Option<IpAddr>,
-    /// Page origins that are allowed to send requests.
+    /// Origins of web pages that may send requests.
     pub origins: Vec<String>,
     /// Threads for slow work.
     pub helpers: HelperThreads,
-    /// Compiled automata.
+    /// Compiled automata of requests whose text must match a pattern.
     pub rails: Arc<Rails>,
     /// Permits for long bodies.
     pub long_bodies: Semaphore,
@@ -103,8 +104,9 @@ impl Front {
         }
         let most = MOST_LOGPROBS / (top + 1);
         let message = format!(
-            "the request asks for {tokens} tokens in all choices, with {top} logprobs each, but at \
-             most {most} are possible with that many; lower max_tokens, n or the logprobs"
+            "the request asks for {tokens} tokens in all choices, with {top} logprobs each, but \
+             with that many logprobs, the limit is {most} tokens; lower max_tokens, n or the \
+             number of logprobs"
         );
         let param = match request.endpoint {
             Endpoint::Completions => "logprobs",
@@ -167,7 +169,7 @@ pub fn router(front: Arc<Front>) -> Router {
         .with_state(front)
 }
 
-/// Returns an error for a failure of HTTP itself, which day 20's errors don't cover.
+/// Returns an error at the HTTP level (such as a wrong path, method or content type).
 pub fn http_error(status: u16, code: Option<&'static str>, message: String) -> ApiError {
     ApiError { code, ..ApiError::new(status, "invalid_request_error", message) }
 }
@@ -270,7 +272,7 @@ async fn answer(
     endpoint: Endpoint,
     request: Request,
 ) -> Result<Response, ApiError> {
-    front.sender()?; // fail before reading the body for nothing
+    front.sender()?; // if the server is shutting down, don't bother reading the body
     let (parts, body) = request.into_parts();
     check_type(&parts.headers)?;
     let activity = parts.extensions.get::<Arc<Activity>>();

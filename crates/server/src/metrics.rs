@@ -1,5 +1,5 @@
-//! The counters served at `/metrics`, in Prometheus's text format: load and latencies. The names
-//! are vLLM's, with our own prefix.
+//! The metrics served at `/metrics`, in Prometheus's text format: load, totals and latencies. Where
+//! vLLM has the same metric, the name is vLLM's, with our own prefix.
 
 use candecode::kit::{CacheLoad, SchedulerLoad};
 use std::fmt::Write as _;

@@ -26,7 +26,8 @@ pub struct Options {
     pub teeth: bool,
     /// The record of the known mistakes, used to diagnose failures.
     pub record: Option<PathBuf>,
-    /// Whether someone is waiting. If so, a check that runs longer than a minute is abandoned.
+    /// Whether the reader is waiting for the results. If so, checks time out after a minute (less
+    /// after the first timeout).
     pub waiting: bool,
 }
 
@@ -60,7 +61,8 @@ impl DayRun {
 
 /// Runs the check program of one day.
 ///
-/// If the program dies, runs each unfinished check again on its own, to find the culprit.
+/// If the program dies with several checks unfinished, reruns each one on its own to find the
+/// culprit.
 ///
 /// # Errors
 /// If the program can't be started.
@@ -116,7 +118,8 @@ pub fn run_checks(
     Call { repo, day, program, options }.exactly(names)
 }
 
-/// Returns a check program's command, set up as `cargo test` would.
+/// Returns a check program's command, with the environment that the checks need. Unlike under
+/// `cargo test`, it runs in the repository's root.
 pub fn command(repo: &Repo, program: &Path, report: &Path, device: Option<&str>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(&repo.root).env("CARGO_MANIFEST_DIR", repo.root.join("tests"));
@@ -185,8 +188,8 @@ impl Call<'_> {
     }
 }
 
-/// Returns the status for unfinished checks, and a message with the reason and the last lines of
-/// the program's standard error.
+/// Returns the status for unfinished checks and a message with the reason, followed (unless the
+/// program was stopped for taking too long) by the last lines of its standard error.
 fn last_words(outcome: &Outcome) -> (Status, String) {
     let lines: Vec<&str> = outcome.stderr.lines().collect();
     let tail = lines[lines.len().saturating_sub(8)..].join("\n");
@@ -199,8 +202,7 @@ fn last_words(outcome: &Outcome) -> (Status, String) {
                 seconds if seconds < 120 => format!("{seconds} s"),
                 seconds => format!("{} minutes", seconds / 60),
             };
-            let text = "stopped. Is there an endless loop?";
-            return (Status::Timeout, format!("still running after {time}: {text}"));
+            return (Status::Timeout, format!("stopped after {time}. Is there an infinite loop?"));
         }
     };
     (Status::Died, format!("the test program ended before this check did ({why})\n{tail}"))

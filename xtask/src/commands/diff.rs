@@ -10,7 +10,7 @@ use clap::Args;
 use similar::{Change, ChangeTag, TextDiff};
 use std::process::ExitCode;
 
-/// The flags of `diff`.
+/// The arguments of `diff`.
 #[derive(Args)]
 pub struct Diff {
     /// Which day: `day6` or `6`
@@ -32,12 +32,12 @@ pub fn run(repo: &Repo, args: &Diff) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a day's tasks, or one of them.
+/// Prints the diff of each of a day's tasks, or of just one.
 ///
 /// # Errors
 /// If a file can't be read.
 pub fn show_day(repo: &Repo, day: &Day, only: Option<&str>) -> Result<()> {
-    // A reader who pasted the reference also pasted its markers.
+    // Remove the `<solution>` markers, which the reader may have pasted along with the code.
     let text = |path: String| repo.read(&path).map(|source| stubs::unmarked(&source));
     let (mine, reference) = (text(day.src())?, text(day.solution())?);
     let unwritten = progress::unwritten(&mine, day.number);
@@ -55,7 +55,11 @@ pub fn show_day(repo: &Repo, day: &Day, only: Option<&str>) -> Result<()> {
                 let diff = TextDiff::from_lines(&yours, &theirs);
                 diff.iter_all_changes().for_each(|line| say!("{}", colored(line)));
             }
-            _ => say!("  your file has no such function: see {} and {}", day.src(), day.solution()),
+            _ => say!(
+                "  can't find this task's function in your file; compare {} with {}",
+                day.src(),
+                day.solution()
+            ),
         }
     }
     Ok(())
@@ -100,7 +104,7 @@ fn body(source: &str, name: &str, nth: usize) -> Option<String> {
     Some(lines[open + 1..end].iter().map(|line| format!("{line}\n")).collect())
 }
 
-/// Returns the name of the function that a line opens.
+/// Returns the name of the function whose signature starts on this line.
 fn function_name(line: &str) -> Option<&str> {
     let code = line.trim();
     let (before, rest) = code.split_once("fn ")?;

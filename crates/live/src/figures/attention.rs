@@ -10,7 +10,7 @@ use candle_core::{DType, Device, Tensor};
 use serde::Deserialize;
 use serde_json::json;
 
-/// The page's question.
+/// The parameters that the page sends.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,

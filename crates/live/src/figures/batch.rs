@@ -11,7 +11,7 @@ use candle_core::Device;
 use serde::Deserialize;
 use serde_json::json;
 
-/// The page's question.
+/// The parameters that the page sends.
 #[derive(Deserialize)]
 pub struct Question {
     prompts: Vec<String>,

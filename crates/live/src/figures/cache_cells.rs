@@ -9,7 +9,7 @@ use candle_core::DType;
 use serde::Deserialize;
 use serde_json::json;
 
-/// The page's question.
+/// The parameters that the page sends.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,

@@ -1,4 +1,5 @@
-//! Day 24, draft trees: the embedded model decodes blocks, with trees looked up in the text.
+//! Day 24, draft trees: the embedded model decodes blocks, verifying draft trees built from n-gram
+//! matches in the text.
 
 use super::Answer;
 use crate::model;
@@ -13,7 +14,7 @@ use serde_json::{json, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The page's question.
+/// The parameters that the page sends.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,
@@ -68,7 +69,8 @@ impl Model for Recorded<'_> {
 }
 
 /// Returns the last block (the text before it, the tree, the model's choice after each node, the
-/// accepted path and the tokens written) and the number of blocks decoded.
+/// accepted path and the tokens written), the number of blocks decoded, the statistics, and why the
+/// sequence ended, if it did.
 pub fn answer(q: Question) -> Answer {
     let engine = model::engine()?;
     let target = Recorded { model: engine.model(), logits: RefCell::default() };

@@ -13,7 +13,7 @@ use serde_json::json;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The page's question.
+/// The parameters that the page sends.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,

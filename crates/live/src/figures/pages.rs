@@ -19,7 +19,7 @@ pub struct Asked {
     samples: usize,
 }
 
-/// The page's question.
+/// The parameters that the page sends.
 #[derive(Deserialize)]
 pub struct Question {
     requests: Vec<Asked>,

@@ -8,7 +8,7 @@ use candecode::kit::Model;
 use serde::Deserialize;
 use serde_json::json;
 
-/// The page's question.
+/// The parameters that the page sends.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,

@@ -18,7 +18,7 @@ pub struct Asked {
     salt: String,
 }
 
-/// The page's question.
+/// The parameters that the page sends.
 #[derive(Deserialize)]
 pub struct Question {
     texts: Vec<Asked>,

@@ -9,7 +9,7 @@ use candecode::kit::Model;
 use serde::Deserialize;
 use serde_json::json;
 
-/// The page's question.
+/// The parameters that the page sends.
 #[derive(Deserialize)]
 pub struct Question {
     /// `story-230k`, `Qwen3 0.6B` or `Llama 3 8B`.

@@ -10,8 +10,8 @@ use candecode::kit::rng::RequestRng;
 use serde::Deserialize;
 use serde_json::json;
 
-/// The page's question. Processors at their neutral values aren't called, so a day that isn't
-/// written yet causes an error only once its slider is moved.
+/// The parameters that the page sends. Processors at their neutral values aren't called, so a day
+/// that isn't written yet causes an error only once its slider is moved.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{json, Value};
 use std::collections::HashMap;
 
-/// The page's question.
+/// The parameters that the page sends.
 #[derive(Deserialize)]
 pub struct Question {
     word: String,

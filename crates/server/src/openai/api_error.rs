@@ -16,7 +16,8 @@ pub fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// An error in OpenAI's format: an HTTP status, and a body that its clients raise as an exception.
+/// An error in OpenAI's format: an HTTP status, and a JSON body that OpenAI's client libraries turn
+/// into an exception.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     /// The HTTP status.

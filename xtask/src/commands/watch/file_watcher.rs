@@ -28,7 +28,8 @@ impl FileWatcher {
         self.pending = None;
     }
 
-    /// Returns whether something has changed and is the same as at the previous poll.
+    /// Returns whether something has changed since the last report and has held still since the
+    /// previous poll.
     pub fn poll(&mut self) -> bool {
         let now = fingerprint(&self.paths);
         let settled = now != self.known && self.pending == Some(now);
