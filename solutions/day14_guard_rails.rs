@@ -424,7 +424,7 @@ pub fn block_rails(
     vocab_size: usize,
 ) -> Result<Vec<GuardRail>> {
     tokenizer.check_token_bytes()?;
-    let name = format!("the block list of {} words", words.len());
+    let name = format!("the block list of size {}", words.len());
     let rail = |automaton: Automaton| -> Result<GuardRail> {
         Ok(GuardRail::new(name.as_str(), automaton, tokenizer, vocab_size))
     };

@@ -243,7 +243,7 @@ fn token_ids_may_be_pasted_from_json() {
     assert_eq!(ids("[428, 437, 259, 395]").0, plain);
     for bad in ["5,x", "-1", "4294967296", "5,,6"] {
         let (_, code, said) = ids(bad);
-        assert!(said.contains("they look like 5,9,77"), "{bad}: {said}");
+        assert!(said.contains("token ids look like 5,9,77"), "{bad}: {said}");
         assert_eq!(code, Some(2), "{bad}");
     }
 }

@@ -162,7 +162,7 @@ fn what_cannot_be_chatted_with_is_refused() {
         (&["--cache", "sliding"], 2, "--cache sliding is for one prompt"),
         (&["--loop", "day7"], 2, "cannot be used with"),
         (&["--template", "/nowhere"], 1, "--template /nowhere: could not be read"),
-        (&["--template-set", "x=1"], 2, "asks for no x; it asks for none"),
+        (&["--template-set", "x=1"], 2, "doesn't use x; it uses no variables"),
         (&["--template-set", "x"], 2, "expected NAME=VALUE"),
         (&["--template-date", "2026-02-30"], 2, "expected a day, as 2026-01-31"),
         (&["--system", "Be brief."], 1, "a story has no system prompt"),

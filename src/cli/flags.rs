@@ -489,7 +489,7 @@ fn single_f32(text: &str) -> Result<f32, String> {
 /// Parses one token id of a list. The list may be in brackets, as in this program's own JSON.
 fn token_id(text: &str) -> Result<u32, String> {
     let id = text.trim().trim_start_matches('[').trim_end_matches(']').trim();
-    id.parse().map_err(|_| "it is not a token id; they look like 5,9,77".into())
+    id.parse().map_err(|_| "not a token id; token ids look like 5,9,77".into())
 }
 
 /// The value of `--seed`, and whether it was drawn at random.

@@ -115,11 +115,16 @@ impl Need<'_> {
             if self.cache.is_some() {
                 let positions = match self.pool {
                     Some(positions) => format!("blocks of {positions} positions in all"),
-                    None => format!("{} rows × {} tokens", self.rows, self.positions(model)),
+                    None => {
+                        let noun = if self.rows == 1 { "row" } else { "rows" };
+                        format!("{} {noun} × {} tokens", self.rows, self.positions(model))
+                    }
                 };
+                let noun = if model.num_key_value_heads == 1 { "head" } else { "heads" };
+                let heads = format!("{} {noun}", model.num_key_value_heads);
                 parts.push(format!(
-                    "cache{whose} {kept} ({positions} × 2 × {} layers × {} heads × {} × {v} bytes)",
-                    model.num_hidden_layers, model.num_key_value_heads, model.head_dim,
+                    "cache{whose} {kept} ({positions} × 2 × {} layers × {heads} × {} × {v} bytes)",
+                    model.num_hidden_layers, model.head_dim,
                 ));
             }
         }

@@ -60,8 +60,8 @@ impl Plan {
         for (fine, message) in [
             (
                 args.temperature != Some(0.0) || !draws,
-                "--temperature 0 is greedy and draws nothing, so leave out --top-k, --top-p, \
-                 --min-p, --seed and --rng",
+                "--temperature 0 means greedy decoding, which doesn't sample; leave out --top-k, \
+                 --top-p, --min-p, --seed and --rng",
             ),
             (
                 beams == 1 || samples <= beams,
@@ -100,8 +100,8 @@ impl Plan {
             ),
             (
                 args.rng != Some(RngKind::Torch) || ![13, 15, 24].contains(&self.day),
-                "--rng torch draws one stream for a whole static batch; drafts and the scheduler \
-                 need --rng chacha",
+                "--rng torch uses a single random stream for a whole static batch; drafts and the \
+                 scheduler need --rng chacha",
             ),
             (
                 args.max_batch_tokens == 4096 || self.day == 15,
@@ -210,7 +210,7 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
         let shown = file.display();
         ensure!(
             !text.trim().is_empty(),
-            usage(format!("--block-file {shown}: no word in it, so nothing would be blocked"))
+            usage(format!("--block-file {shown}: contains no words, so nothing would be blocked"))
         );
         for (i, line) in text.lines().enumerate() {
             ensure!(

@@ -17,14 +17,15 @@ const LONGEST: u64 = 64 << 20;
 /// If it is a folder or a named pipe, is longer than 64 MiB, isn't UTF-8, or can't be read.
 pub fn text_file(flag: &str, file: &Path) -> Result<String> {
     let shown = format!("{flag} {}", file.display());
+    let open = || format!("{shown}: could not be read");
     let read = || format!("{shown}: could not be read as UTF-8 text");
-    let metadata = std::fs::metadata(file).with_context(read)?;
+    let metadata = std::fs::metadata(file).with_context(open)?;
     ensure!(!metadata.is_dir(), "{shown}: this is a folder, and should be a file");
     ensure!(
         !is_named_pipe(file, &metadata),
         usage(format!("{shown}: this is a named pipe, which may never end; give a file"))
     );
-    let text = whole(File::open(file).with_context(read)?).with_context(read)?;
+    let text = whole(File::open(file).with_context(open)?).with_context(read)?;
     let text = text.ok_or_else(|| anyhow!("{shown}: longer than 64 MiB; give a shorter text"))?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_string())
 }

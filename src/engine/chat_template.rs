@@ -138,8 +138,8 @@ impl Template {
         if let Some(file) = asked {
             let text = std::fs::read_to_string(file).with_context(|| {
                 format!(
-                    "--template {file}: could not be read as UTF-8 text; give a file with a \
-                    Jinja template, or \"story\""
+                    "--template {file}: could not be read; give a UTF-8 file with a Jinja \
+                    template, or \"story\""
                 )
             })?;
             return Self::new(&format!("--template {file}"), &text, special);
@@ -173,10 +173,10 @@ impl Template {
         let used: Vec<&str> =
             self.jinja.variables().iter().map(String::as_str).filter(|name| !given(name)).collect();
         let known = match used.is_empty() {
-            true => "it asks for none".to_string(),
-            false => format!("it asks for {}", shown(used.join(", "))),
+            true => "it uses no variables".to_string(),
+            false => format!("it uses {}", shown(used.join(", "))),
         };
-        ensure!(used.contains(&name), "the chat template asks for no {}; {known}", shown(name));
+        ensure!(used.contains(&name), "the chat template doesn't use {}; {known}", shown(name));
         Ok(())
     }
 

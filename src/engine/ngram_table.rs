@@ -67,7 +67,7 @@ pub fn texts(corpus: &str, json_lines: bool) -> Result<Vec<String>> {
         corpus.split("<|endoftext|>").map(str::to_string).collect()
     };
     let texts: Vec<_> = all.into_iter().filter(|text| !text.trim().is_empty()).collect();
-    ensure!(!texts.is_empty(), "there is no text in it to count");
+    ensure!(!texts.is_empty(), "the corpus has no text to count");
     Ok(texts)
 }
 

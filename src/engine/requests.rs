@@ -60,7 +60,7 @@ pub fn check_stops(stop: &[String], tokenizer: &Tokenizer) -> Result<()> {
         };
         return Err(usage(format!(
             "stop string {stop:?}: {token} is a special token, and special tokens are not part of \
-             the text, so this would never be found; {token} alone ends a text"
+             the text, so this would never match; to stop at the token, use {token} by itself"
         )));
     }
     Ok(())
@@ -245,7 +245,7 @@ pub fn processors_with(
         all.push(Rc::new(rail));
     };
     for automaton in &automata.block {
-        rail(format!("the block list of {} words", params.block.len()), automaton);
+        rail(format!("the block list of size {}", params.block.len()), automaton);
     }
     if let (Some(regex), Some(automaton)) = (&params.allow_regex, &automata.allow) {
         rail(format!("the pattern {}", shown(regex)), automaton);

@@ -263,7 +263,7 @@ fn heads_and_tokens(check: impl Fn(&str, &Tensor, &Tensor) -> Outcome) -> Outcom
         }
         let wide = Tensor::from_vec(wide, (b, t, h * d), &device()?)?;
         let heads = Tensor::from_vec(heads, (b, h, t, d), &device()?)?;
-        check(&format!("{b} rows, {t} tokens, {h} heads of width {d}"), &wide, &heads)?;
+        check(&format!("rows: {b}, tokens: {t}, heads: {h}, width of a head: {d}"), &wide, &heads)?;
     }
     Ok(())
 }

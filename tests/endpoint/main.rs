@@ -244,7 +244,7 @@ fn an_address_with_v1_is_the_same() {
 #[test]
 fn what_was_said_before_a_stream_broke_stays() {
     for (manner, words) in [
-        (Manner::Breaks, "the stream broke off after 1 events"),
+        (Manner::Breaks, "the stream broke off after 1 event"),
         (Manner::EndsEarly, "the stream ended early, after "),
         (Manner::ErrorInside, "the engine has died"),
     ] {
@@ -295,7 +295,7 @@ fn an_endless_stream_is_ended() {
     let text =
         r#"data: {"choices":[{"index":0,"text":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}]}"#;
     let streams = [
-        (format!("{text}\n\n"), "the server goes on: "),
+        (format!("{text}\n\n"), "the server keeps sending: "),
         ("data: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\n".to_string(), "an event that is not JSON"),
         ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa".to_string(), "an event is longer than 4 MiB"),
         (": keep-alive\n".to_string(), "the stream is longer than any answer to this request"),
@@ -358,12 +358,12 @@ fn a_key_that_no_header_can_have_is_blamed_itself() {
     let server = OpenAiServer::start(Manner::Key);
     for key in ["a\r\nX: y", "a\n", "é", "a b", "a\tb", "\u{7f}"] {
         let (_, said, code) = run(&server, &["-p", "Once", "--api-key", key]);
-        assert!(said.starts_with("error: --api-key: a key has no spaces"), "{key:?}: {said}");
+        assert!(said.starts_with("error: --api-key: an API key can't contain"), "{key:?}: {said}");
         assert_eq!(code, 2, "{key:?}");
         let mut command = Command::new(env!("CARGO_BIN_EXE_candecode"));
         command.args(["--endpoint", &server.address, "-p", "Once"]).env("OPENAI_API_KEY", key);
         let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
-        assert!(said.starts_with("error: OPENAI_API_KEY: a key has no spaces"), "{key:?}: {said}");
+        assert!(said.starts_with("error: OPENAI_API_KEY: an API key can't"), "{key:?}: {said}");
     }
     assert_eq!(run(&server, &["-p", "Once", "--api-key", "right"]).2, 0);
 }

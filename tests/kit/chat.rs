@@ -176,9 +176,9 @@ fn a_template_takes_only_what_it_asks_for() {
     template.set("deep={\"a\": [1, 2]}").unwrap();
     template.set("name=x=y").unwrap();
     assert_eq!(template.render(&question()).unwrap(), "2 x=y None");
-    refused(template.set("nam=x"), &["asks for no nam", "it asks for deep, name"]);
+    refused(template.set("nam=x"), &["doesn't use nam", "it uses deep, name"]);
     refused(template.set("name"), &["expected NAME=VALUE"]);
-    refused(oracle_template("chatml").set("x=1"), &["it asks for none"]);
+    refused(oracle_template("chatml").set("x=1"), &["it uses no variables"]);
     let broken = Template::new("t", "a\n{{ nobody() }}", Map::new()).unwrap();
     refused(broken.render(&question()), &["the chat template (t, line 2)", "nobody"]);
 }
@@ -295,7 +295,7 @@ fn one_rendering_has_variables_of_its_own() {
     assert_eq!(template.render(&question()).unwrap(), "Who?");
     for name in ["mod", "messages", "add_generation_prompt", "eos_token"] {
         let refusal = template.apply(&question(), &with(json!({name: 1})));
-        refused(refusal, &[&format!("asks for no {name}"), "it asks for mode"]);
+        refused(refusal, &[&format!("doesn't use {name}"), "it uses mode"]);
     }
 }
 

@@ -359,9 +359,9 @@ fn nonsense_is_refused_by_name() {
         (json!({"hidden_size": 0}), "hidden_size is 0"),
         (
             json!({"hidden_size": 26}),
-            "hidden_size is 26, which num_attention_heads 4 does not divide",
+            "hidden_size is 26, not a multiple of num_attention_heads, 4",
         ),
-        (json!({"num_key_value_heads": 3}), "num_key_value_heads 3 does not divide"),
+        (json!({"num_key_value_heads": 3}), "not a multiple of num_key_value_heads, 3"),
         (json!({"head_dim": 7}), "head_dim is 7"),
         (json!({"max_position_embeddings": 1u64 << 40}), "no model has"),
         (json!({"vocab_size": null}), "no vocab_size"),

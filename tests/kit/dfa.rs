@@ -96,7 +96,7 @@ fn what_is_no_pattern_is_refused_with_the_reason_and_the_place() {
         (r"\bdog", r"write (?-u:\b) for \b"),
     ] {
         for compiled in [Dfa::anchored(pattern), Dfa::search(pattern)] {
-            let says = [&format!("the pattern {pattern} is refused: ")[..], reason];
+            let says = [&format!("invalid pattern \"{pattern}\": ")[..], reason];
             refused(compiled.map(|_| ()).map_err(Into::into), &says);
         }
     }
@@ -130,7 +130,7 @@ fn what_would_grow_without_end_is_refused() {
         &r"\w".repeat(5_000),
     ] {
         let compiled = Dfa::anchored(pattern).map(|_| ()).map_err(Into::into);
-        refused(compiled, &["is refused: its automaton is too large; use smaller counts"]);
+        refused(compiled, &["\": its automaton is too large; use smaller counts"]);
     }
     let long = "a".repeat(40_000);
     let refused_at_once = Dfa::anchored(&long).map(|_| ()).map_err(Into::into);

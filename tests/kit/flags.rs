@@ -205,7 +205,7 @@ fn processors_come_in_transformers_order() {
         "presence_penalty(0.5), frequency_penalty(0)",
         "no_repeat_ngram(3)",
         "block_ids",
-        "the block list of 1 words",
+        "the block list of size 1",
         "the pattern [a-z ]*",
         "min_tokens",
         "temperature(0.7)",
@@ -271,7 +271,7 @@ fn a_request_takes_the_models_end_and_its_context() {
 #[test]
 fn values_that_make_no_sense_together_are_refused() {
     for (flags, needs) in [
-        ("--seed 3 --temperature 0", "--temperature 0 is greedy and draws nothing"),
+        ("--seed 3 --temperature 0", "--temperature 0 means greedy decoding"),
         ("--num-beams 2 --length-penalty nan", "must be a finite number"),
         ("--num-beams 2 --length-penalty inf", "must be a finite number"),
         (
@@ -364,7 +364,7 @@ fn a_stop_string_that_is_a_special_token_is_an_id() {
         check(fine).unwrap();
     }
     for mixed in ["b<|endoftext|>", "<|endoftext|>\n", "<|endoftext|><|endoftext|>"] {
-        let says = ["<|endoftext|> is a special token", "<|endoftext|> alone ends a text"];
+        let says = ["<|endoftext|> is a special token", "use <|endoftext|> by itself"];
         refused(check(mixed), &says);
     }
 }
@@ -383,7 +383,7 @@ fn a_block_file_has_a_word_a_line() {
     assert_eq!(blocked("cat\n", &["--block", "fox", "owl"]).unwrap(), ["fox", "owl", "cat"]);
     assert_eq!(blocked("cat\rbig dog\r", &[]).unwrap(), ["cat", "big dog"]);
     for nothing in ["", "\n", "\u{feff}", " \r\n"] {
-        refused(blocked(nothing, &[]), &["no word in it, so nothing would be blocked"]);
+        refused(blocked(nothing, &[]), &["contains no words, so nothing would be blocked"]);
     }
     refused(
         blocked("cat\n\ndog\n", &[]),

@@ -371,7 +371,7 @@ fn what_day_5s_stack_does_not_do_is_refused() {
         (
             "qwen2.attention.head_count",
             Some(Value::U32(3)),
-            "which num_attention_heads 3 does not divide",
+            "not a multiple of num_attention_heads, 3",
         ),
         (
             "qwen2.attention.sliding_window",

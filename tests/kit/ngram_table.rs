@@ -42,7 +42,7 @@ fn lines_of_json_have_a_field_text() {
     refused(texts("{\"text\":\"a\"}\n{\"txt\":\"b\"}", true), &["line 2 is not JSON"]);
     for (corpus, lines) in [("", false), (" \n<|endoftext|>\n", false), ("{\"text\":\" \"}", true)]
     {
-        refused(texts(corpus, lines), &["there is no text in it"]);
+        refused(texts(corpus, lines), &["the corpus has no text"]);
     }
     refused(texts(&"a ".repeat(9 << 20), false), &["longer than 16 MiB"]);
 }

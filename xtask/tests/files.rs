@@ -208,7 +208,7 @@ fn the_doctor_says_how_to_mend() {
     commit("two");
     fake.git(&["fetch", "-q"]);
     let (out, _, code) = fake.say(&["doctor"]);
-    let words = "✗ bad:  the clone is 1 commits behind\n         to fix: cargo xtask update\n";
+    let words = "✗ bad:  the clone is 1 commit behind\n         to fix: cargo xtask update\n";
     assert!(out.ends_with(words) && code == 1, "{out}");
 }
 

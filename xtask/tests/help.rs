@@ -105,7 +105,7 @@ fn hints_that_are_absent_or_broken_are_named() {
 fn the_list_says_whose_code_it_is_and_what_was_checked() {
     let fake = Fake::new();
     let (out, _, _) = fake.say(&["list"]);
-    let want = "  ○ not written       day 0  one                    0 of 1 tasks
+    let want = "  ○ not written       day 0  one                    0 of 1 task
   ○ not written       day 1  two                    0 of 2 tasks
 0 of 2 days yours, 0 of 3 tasks; a day's tasks: cargo xtask list day0
 Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
@@ -123,7 +123,7 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
     fake.say(&["reset", "day1", "--ref"]);
     fake.solve("day00_one.rs", |source| source.replace("    1\n", "    2 - 1\n"));
     let (out, err, _) = fake.say(&["progress"]);
-    let line = "  ? not checked       day 0  one                    0 of 1 tasks, yours\n";
+    let line = "  ? not checked       day 0  one                    0 of 1 task, yours\n";
     assert!(out.contains(line), "{out}{err}");
     assert!(out.contains("Next: check task 0.1: cargo xtask check day0"), "{out}");
     let given = "✓ passed            day 1  two                    2 of 2 tasks, given\n";
@@ -131,7 +131,7 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
     fake.say(&["check", "day0"]);
     let (out, _, _) = fake.say(&["list"]);
     assert!(
-        out.contains("✓ passed            day 0  one                    1 of 1 tasks"),
+        out.contains("✓ passed            day 0  one                    1 of 1 task"),
         "{out}"
     );
     assert!(out.contains("1 of 2 days yours, 3 of 3 tasks;"), "{out}");

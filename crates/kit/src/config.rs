@@ -147,7 +147,7 @@ impl ModelConfig {
         let (heads, kv) = (self.num_attention_heads, self.num_key_value_heads);
         ensure!(
             heads % kv == 0,
-            "num_attention_heads is {heads}, which num_key_value_heads {kv} does not divide"
+            "num_attention_heads is {heads}, not a multiple of num_key_value_heads, {kv}"
         );
         ensure!(
             self.head_dim.is_multiple_of(2) || self.family == Family::Gpt2,
@@ -207,8 +207,7 @@ impl Keys<'_> {
             None => {
                 ensure!(
                     hidden_size % heads == 0,
-                    "hidden_size is {hidden_size}, which num_attention_heads {heads} does not \
-                        divide"
+                    "hidden_size is {hidden_size}, not a multiple of num_attention_heads, {heads}"
                 );
                 hidden_size / heads
             }

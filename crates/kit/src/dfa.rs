@@ -58,7 +58,7 @@ impl Dfa {
 
     fn compile(pattern: &str, kind: StartKind, anchored: Anchored) -> Result<Self> {
         let refused =
-            |reason: String| Error::Msg(format!("the pattern {pattern:.60} is refused: {reason}"));
+            |reason: String| Error::Msg(format!("invalid pattern \"{pattern:.60}\": {reason}"));
         let block_list = kind == StartKind::Unanchored;
         let chars = pattern.chars().count();
         if chars > MOST_CHARS && !block_list {

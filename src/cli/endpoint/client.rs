@@ -47,8 +47,8 @@ impl Client {
         ensure!(
             key.as_ref().is_none_or(|key| key.bytes().all(|byte| byte.is_ascii_graphic())),
             usage(format!(
-                "{source}: a key has no spaces, line breaks or non-ASCII characters; was something \
-                 else copied with it?"
+                "{source}: an API key can't contain spaces, line breaks or non-ASCII characters; \
+                 was something else copied with it?"
             ))
         );
         let mut config = Agent::config_builder()

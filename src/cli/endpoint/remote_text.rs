@@ -142,7 +142,8 @@ pub fn receive(
     let mut texts = vec![RemoteText::default(); n];
     let (mut first, mut usage, mut done, mut pieces) = (None, None, false, 0);
     for event in client.stream(path, body, most)? {
-        let broken = || format!("the stream broke off after {pieces} events with text");
+        let noun = if pieces == 1 { "event" } else { "events" };
+        let broken = || format!("the stream broke off after {pieces} {noun} with text");
         let event = event.with_context(broken)?;
         if event == "[DONE]" {
             done = true;
@@ -166,7 +167,7 @@ pub fn receive(
             let piece = take(text, choice);
             ensure!(
                 text.text.len() <= tokens.saturating_mul(LONGEST_TOKEN),
-                "the server goes on: {} bytes of text, but only {} tokens were requested",
+                "the server keeps sending: {} bytes of text, but only {} tokens were requested",
                 text.text.len(),
                 params.max_new_tokens
             );

@@ -88,6 +88,7 @@ fn clone(repo: &Repo) -> Option<Finding> {
     };
     Some(match behind("upstream").or_else(|| behind("origin"))?.as_str() {
         "0" => ("the clone has everything from the last fetch".into(), None),
+        "1" => ("the clone is 1 commit behind".into(), Some("cargo xtask update")),
         n => (format!("the clone is {n} commits behind"), Some("cargo xtask update")),
     })
 }

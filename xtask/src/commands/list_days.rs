@@ -66,7 +66,8 @@ pub fn overview(day: &DayProgress) {
         (_, false) => ", yours",
     };
     let (number, name) = (format!("day {}", day.day.number), day.day.words());
-    let tasks = format!("{passed:>4} of {} tasks{whose}", day.tasks.len());
+    let noun = if day.tasks.len() == 1 { "task" } else { "tasks" };
+    let tasks = format!("{passed:>4} of {} {noun}{whose}", day.tasks.len());
     table::print_row(worst, &format!("{number:<6}"), &format!("{name:<20}"), &tasks);
 }
 
