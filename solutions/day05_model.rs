@@ -285,7 +285,7 @@ impl FusedAttention {
     /// # Errors
     /// If the shapes don't match.
     pub fn forward(&self, x: &Tensor, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
-        // task 5.6 (further): Cut one product into q, k and v, then attend as on day 4
+        // task 5.6 (optional): Cut one product into q, k and v, then attend as on day 4
         // <solution>
         let c = x.dim(2)?;
         let qkv = self.c_attn.forward(x)?; // (B, T, 3 * C)

@@ -344,7 +344,7 @@ pub fn score(model: &dyn Model, prompt: &[u32], text: &[u32]) -> Result<Vec<f32>
 /// # Errors
 /// If `stride` is not in 1 to `context`.
 pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
-    // task 7.8 (further): Find the first token to keep
+    // task 7.8 (optional): Find the first token to keep
     // <solution>
     if stride == 0 || stride > context {
         bail!("stride must be in 1 to the context of {context}, got {stride}")
@@ -361,7 +361,7 @@ impl Sequence<'_> {
     /// # Errors
     /// If the stride is out of range.
     fn windowed(&self, model: &dyn Model, stride: usize) -> Result<&[u32]> {
-        // task 7.9 (further): Return the tokens from the window's start on
+        // task 7.9 (optional): Return the tokens from the window's start on
         // <solution>
         let context = model.config().max_position_embeddings;
         let first = window(self.tokens.len(), context, stride)?;

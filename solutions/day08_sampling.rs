@@ -30,7 +30,9 @@ pub fn softmax(logits: &[f32]) -> Result<Vec<f32>> {
 fn check_temperature(t: f64) -> Result<()> {
     let divisor = t as f32;
     if !(divisor.is_finite() && divisor > 0.0) {
-        bail!("temperature must be a finite number above 0, got {t}; greedy decoding needs none")
+        bail!(
+            "temperature must be a finite number above 0, got {t}; leave it out for greedy decoding"
+        )
     }
     Ok(())
 }

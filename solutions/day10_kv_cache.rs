@@ -397,7 +397,7 @@ impl SlidingCache {
         if held > window {
             bail!("a sliding cache of {window} positions cannot take {held} at once")
         }
-        // task 10.10 (further): Drop the positions that the next token must not see, and count them
+        // task 10.10 (optional): Drop the positions that the next token must not see; count them
         // <solution>
         let front = (held + 1).saturating_sub(window);
         if front > 0 {
@@ -426,7 +426,7 @@ impl Cache for SlidingCache {
     }
 
     fn truncate(&mut self, len: usize) -> Result<()> {
-        // task 10.11 (further): Refuse to go back once positions were evicted
+        // task 10.11 (optional): Refuse to go back once positions were evicted
         // <solution>
         if len == self.len() {
             return Ok(());

@@ -256,7 +256,7 @@ pub fn beam_search(
 /// Returns the score of a finished sequence with `len` generated tokens, EOS included.
 /// `beam_search` calls it unless the penalty is 0.
 pub fn length_normalized(score: f32, len: usize, length_penalty: f64) -> f32 {
-    // task 11.6 (further): Divide the score by the length to the power of the penalty
+    // task 11.6 (optional): Divide the score by the length to the power of the penalty
     // <solution>
     score / (len as f64).powf(length_penalty) as f32
     // </solution>

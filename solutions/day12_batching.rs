@@ -318,7 +318,7 @@ impl Batch for BatchCache {
     }
 
     fn join(&mut self, other: &dyn Batch) -> Result<()> {
-        // task 12.10 (further): Stack the rows of both caches in every layer, in memory of your own
+        // task 12.10 (optional): Stack the rows of both caches in every layer, in new memory
         // <solution>
         let mut stored = Vec::new();
         for layer in 0..self.layers.stored.len() {
@@ -377,7 +377,7 @@ pub fn packed_step(model: &dyn Model, rows: &[&[u32]]) -> Result<Step> {
 /// # Errors
 /// If heads or head dimensions differ.
 pub fn stack_rows(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    // task 12.9 (further): Pad the shorter one on the left, then stack the rows
+    // task 12.9 (optional): Pad the shorter one on the left, then stack the rows
     // <solution>
     let len = a.dim(2)?.max(b.dim(2)?);
     let pad = |x: &Tensor| x.pad_with_zeros(2, len - x.dim(2)?, 0);

@@ -459,7 +459,7 @@ impl Automaton {
 /// `NoBadWordsLogitsProcessor`, because a text must be able to end. Ids beyond
 /// `logits` are skipped.
 pub fn block_sequences(logits: &mut [f32], tokens: &[u32], sequences: &[Vec<u32>], eos: &[u32]) {
-    // task 14.10 (further): Forbid the last id of each sequence that the text would complete
+    // task 14.10 (optional): Forbid the last id of each sequence that the text would complete
     // <solution>
     for sequence in sequences {
         let Some((last, before)) = sequence.split_last() else { continue };

@@ -390,7 +390,7 @@ pub fn predict_latency(
     precision: &Precision,
     machine: &Machine,
 ) -> Result<Latency> {
-    // task 16.10 (further): Predict the time to first token and the time per output token
+    // task 16.10 (optional): Predict the time to first token and the time per output token
     // <solution>
     if prompt == 0 || new == 0 {
         bail!("a prompt of {prompt} tokens and {new} new ones: both must be at least 1")
@@ -425,7 +425,7 @@ pub fn best_draft_length(
     precision: &Precision,
     machine: &Machine,
 ) -> Result<usize> {
-    // task 16.11 (further): Find the draft length that yields the most tokens per second
+    // task 16.11 (optional): Find the draft length that yields the most tokens per second
     // <solution>
     if !(0.0..=1.0).contains(&acceptance) {
         bail!("an acceptance of {acceptance}: it must be between 0 and 1")
@@ -539,7 +539,7 @@ pub struct Summary {
 /// # Errors
 /// If there are no requests, or one of them got no tokens.
 pub fn summarize(traces: &[RequestTrace]) -> Result<Summary> {
-    // task 16.12 (further): Compute the percentiles of both times, and the service's throughput
+    // task 16.12 (optional): Compute the percentiles of both times, and the service's throughput
     // <solution>
     let mut ttfts = Vec::new();
     let mut tpots = Vec::new();

@@ -391,7 +391,7 @@ pub const METAL_LANES: usize = 32;
 ///
 /// A threadgroup of [`METAL_LANES`] threads computes one product.
 pub fn metal_source() -> &'static str {
-    // task 17.8 (further): Write the product as a Metal kernel in which 32 threads share a row
+    // task 17.8 (optional): Write the product as a Metal kernel in which 32 threads share a row
     // <solution>
     r#"
 #include <metal_stdlib>

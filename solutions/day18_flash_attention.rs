@@ -582,7 +582,7 @@ pub fn attention_entropy(tiles: impl Iterator<Item = Vec<f32>>) -> f32 {
 /// If a log-sum-exp is -inf, that side has met no key: its numbers are NaN and must
 /// be ignored. If both are -inf, returns either side unchanged.
 pub fn merge_finished(a: (&[f32], f32), b: (&[f32], f32)) -> (Vec<f32>, f32) {
-    // task 18.8 (further): Merge two finished attentions, given their log-sum-exps
+    // task 18.8 (optional): Merge two finished attentions, given their log-sum-exps
     // <solution>
     if a.1 == f32::NEG_INFINITY {
         return (b.0.to_vec(), b.1);

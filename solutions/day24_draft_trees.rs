@@ -468,7 +468,7 @@ pub fn walk_typical(
     delta: f32,
     target: &mut dyn FnMut(usize) -> Result<Vec<f32>>,
 ) -> Result<Walk> {
-    // task 24.10 (further): Go to the likeliest child over the threshold, until there is none
+    // task 24.10 (optional): Go to the likeliest child over the threshold, until there is none
     // <solution>
     let mut path = vec![0];
     loop {
@@ -502,7 +502,7 @@ pub fn several(
     greedy: bool,
     uniform: &mut dyn FnMut() -> f32,
 ) -> Result<Vec<(u32, Vec<f32>)>> {
-    // task 24.11 (further): Return the best, as certain; or draw, set to zero and renormalize
+    // task 24.11 (optional): Return the best, as certain; or draw, set to zero and renormalize
     // <solution>
     if greedy {
         let best = top_logprobs(q, n).into_iter().filter(|(_, p)| *p > 0.0);
@@ -594,7 +594,7 @@ impl TreeDrafter for ModelTree<'_> {
         if shape.is_empty() || past >= context || !known {
             return Ok(tree);
         }
-        // task 24.12 (further): Read the text; then, level by level, add children and feed them
+        // task 24.12 (optional): Read the text; then, level by level, add children and feed them
         // <solution>
         let mut level = vec![(0, self.read(input.tokens)?)];
         for (depth, width) in shape.iter().enumerate() {

@@ -335,9 +335,9 @@ impl SlidingCache {
         if held > window {
             bail!("a sliding cache of {window} positions cannot take {held} at once")
         }
-        // task 10.10 (further): Drop the positions that the next token must not see, and count them
+        // task 10.10 (optional): Drop the positions that the next token must not see; count them
         todo!(
-            "day 10, task 10: Drop the positions that the next token must not see, and count them"
+            "day 10, task 10: Drop the positions that the next token must not see; count them"
         )
     }
 }
@@ -358,7 +358,7 @@ impl Cache for SlidingCache {
     }
 
     fn truncate(&mut self, len: usize) -> Result<()> {
-        // task 10.11 (further): Refuse to go back once positions were evicted
+        // task 10.11 (optional): Refuse to go back once positions were evicted
         todo!("day 10, task 11: Refuse to go back once positions were evicted")
     }
 

@@ -233,9 +233,9 @@ impl Batch for BatchCache {
     }
 
     fn join(&mut self, other: &dyn Batch) -> Result<()> {
-        // task 12.10 (further): Stack the rows of both caches in every layer, in memory of your own
+        // task 12.10 (optional): Stack the rows of both caches in every layer, in new memory
         todo!(
-            "day 12, task 10: Stack the rows of both caches in every layer, in memory of your own"
+            "day 12, task 10: Stack the rows of both caches in every layer, in new memory"
         )
     }
 }
@@ -259,6 +259,6 @@ pub fn packed_step(model: &dyn Model, rows: &[&[u32]]) -> Result<Step> {
 /// # Errors
 /// If heads or head dimensions differ.
 pub fn stack_rows(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    // task 12.9 (further): Pad the shorter one on the left, then stack the rows
+    // task 12.9 (optional): Pad the shorter one on the left, then stack the rows
     todo!("day 12, task 9: Pad the shorter one on the left, then stack the rows")
 }

@@ -341,6 +341,6 @@ pub fn rejection_sample(
     m: f32,
     uniform: &mut dyn FnMut() -> f32,
 ) -> Result<(u32, usize)> {
-    // task 13.9 (further): Draw proposals from q until one is accepted, and count them
+    // task 13.9 (optional): Draw proposals from q until one is accepted, and count them
     todo!("day 13, task 9: Draw proposals from q until one is accepted, and count them")
 }

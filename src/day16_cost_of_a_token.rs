@@ -302,7 +302,7 @@ pub fn predict_latency(
     precision: &Precision,
     machine: &Machine,
 ) -> Result<Latency> {
-    // task 16.10 (further): Predict the time to first token and the time per output token
+    // task 16.10 (optional): Predict the time to first token and the time per output token
     todo!("day 16, task 10: Predict the time to first token and the time per output token")
 }
 
@@ -322,7 +322,7 @@ pub fn best_draft_length(
     precision: &Precision,
     machine: &Machine,
 ) -> Result<usize> {
-    // task 16.11 (further): Find the draft length that yields the most tokens per second
+    // task 16.11 (optional): Find the draft length that yields the most tokens per second
     todo!("day 16, task 11: Find the draft length that yields the most tokens per second")
 }
 
@@ -418,6 +418,6 @@ pub struct Summary {
 /// # Errors
 /// If there are no requests, or one of them got no tokens.
 pub fn summarize(traces: &[RequestTrace]) -> Result<Summary> {
-    // task 16.12 (further): Compute the percentiles of both times, and the service's throughput
+    // task 16.12 (optional): Compute the percentiles of both times, and the service's throughput
     todo!("day 16, task 12: Compute the percentiles of both times, and the service's throughput")
 }

@@ -281,7 +281,7 @@ pub const METAL_LANES: usize = 32;
 ///
 /// A threadgroup of [`METAL_LANES`] threads computes one product.
 pub fn metal_source() -> &'static str {
-    // task 17.8 (further): Write the product as a Metal kernel in which 32 threads share a row
+    // task 17.8 (optional): Write the product as a Metal kernel in which 32 threads share a row
     todo!("day 17, task 8: Write the product as a Metal kernel in which 32 threads share a row")
 }
 

@@ -419,14 +419,14 @@ impl BlockQ4_1 {
 
 /// Restores the numbers of a block of Q4_1: `scale · n + min`, in f32.
 pub fn dequantize_block_q4_1(block: &BlockQ4_1) -> [f32; BLOCK_SIZE] {
-    // task 19.13 (further): Restore the numbers of a block that has a minimum
+    // task 19.13 (optional): Restore the numbers of a block that has a minimum
     todo!("day 19, task 13: Restore the numbers of a block that has a minimum")
 }
 
 /// Same as [`dot_q8_0`], for weights of Q4_1: only integers are added up in the loop
 /// over the 32 numbers.
 pub fn dot_q4_1(w: &BlockQ4_1, x: &BlockQ8_0) -> f32 {
-    // task 19.14 (further): Multiply a block that has a minimum by a block of activations
+    // task 19.14 (optional): Multiply a block that has a minimum by a block of activations
     todo!("day 19, task 14: Multiply a block that has a minimum by a block of activations")
 }
 
@@ -476,7 +476,7 @@ impl QuantizedCache {
 /// If D isn't a multiple of [`BLOCK_SIZE`], or `kept` has lists, but not B · Hkv of
 /// them.
 pub fn append_quantized(kept: &mut Vec<Vec<BlockQ8_0>>, new: &Tensor) -> Result<()> {
-    // task 19.15 (further): Append new keys or values to an 8-bit cache
+    // task 19.15 (optional): Append new keys or values to an 8-bit cache
     todo!("day 19, task 15: Append new keys or values to an 8-bit cache")
 }
 
@@ -486,7 +486,7 @@ pub fn append_quantized(kept: &mut Vec<Vec<BlockQ8_0>>, new: &Tensor) -> Result<
 /// # Errors
 /// If the lengths differ, or aren't a multiple of [`BLOCK_SIZE`].
 pub fn largest_score_error(q: &[f32], k: &[f32]) -> Result<f32> {
-    // task 19.16 (further): Bound the error of an attention score
+    // task 19.16 (optional): Bound the error of an attention score
     todo!("day 19, task 16: Bound the error of an attention score")
 }
 

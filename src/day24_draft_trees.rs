@@ -348,7 +348,7 @@ pub fn walk_typical(
     delta: f32,
     target: &mut dyn FnMut(usize) -> Result<Vec<f32>>,
 ) -> Result<Walk> {
-    // task 24.10 (further): Go to the likeliest child over the threshold, until there is none
+    // task 24.10 (optional): Go to the likeliest child over the threshold, until there is none
     todo!("day 24, task 10: Go to the likeliest child over the threshold, until there is none")
 }
 
@@ -368,7 +368,7 @@ pub fn several(
     greedy: bool,
     uniform: &mut dyn FnMut() -> f32,
 ) -> Result<Vec<(u32, Vec<f32>)>> {
-    // task 24.11 (further): Return the best, as certain; or draw, set to zero and renormalize
+    // task 24.11 (optional): Return the best, as certain; or draw, set to zero and renormalize
     todo!("day 24, task 11: Return the best, as certain; or draw, set to zero and renormalize")
 }
 
@@ -442,7 +442,7 @@ impl TreeDrafter for ModelTree<'_> {
         if shape.is_empty() || past >= context || !known {
             return Ok(tree);
         }
-        // task 24.12 (further): Read the text; then, level by level, add children and feed them
+        // task 24.12 (optional): Read the text; then, level by level, add children and feed them
         todo!("day 24, task 12: Read the text; then, level by level, add children and feed them")
     }
 }

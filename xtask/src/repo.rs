@@ -203,7 +203,7 @@ impl Repo {
         let day = self.day(number)?;
         if let Some(named) = named.filter(|named| *named != day) {
             return Err(usage(format!(
-                "task {id} is not in day {}: omit one of the two",
+                "task {id} is not in day {}: leave out the day or --task",
                 named.number
             )));
         }

@@ -19,7 +19,7 @@ const ALLOW: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead
 const OPEN: &str = "// <solution>";
 const CLOSE: &str = "// </solution>";
 
-/// A task of a day, from its line `// task 6.1: title`, `// task 6.5 (further): title` or `// task
+/// A task of a day, from its line `// task 6.1: title`, `// task 6.5 (optional): title` or `// task
 /// 6.9 (challenge): title`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
@@ -240,7 +240,7 @@ fn task_line(text: &str, line: usize) -> Result<Option<Task>, String> {
     let parsed = rest.split_once(": ").and_then(|(head, title)| {
         let (id, kind) = head.split_once(' ').unwrap_or((head, ""));
         let challenge = kind == "(challenge)";
-        let further = challenge || kind == "(further)";
+        let further = challenge || kind == "(optional)";
         if !further && !kind.is_empty() {
             return None;
         }
@@ -255,7 +255,7 @@ fn task_line(text: &str, line: usize) -> Result<Option<Task>, String> {
         Some(task) => Ok(Some(task)),
         None => Err(format!(
             "line {line}: `{text}`: expected a task line such as `// task 6.1: title`, optionally \
-             with `(further)` or `(challenge)` after the number"
+             with `(optional)` or `(challenge)` after the number"
         )),
     }
 }

@@ -12,7 +12,7 @@ fn an_unwritten_day_is_told_apart_from_a_wrong_one() {
     let fake = Fake::new();
     let (out, err, code) = fake.say(&["check", "day1"]);
     assert!(out.contains("○ not written       1.1   twice one\n"), "{out}{err}");
-    assert!(out.contains("○ not written       1.2   twice two (further)\n"), "{out}");
+    assert!(out.contains("○ not written       1.2   twice two (optional)\n"), "{out}");
     assert_eq!(code, 1);
     assert!(
         out.ends_with(

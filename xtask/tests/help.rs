@@ -77,7 +77,7 @@ fn the_hint_is_for_the_first_unfinished_task() {
     assert!(fake.say(&["hint"]).0.starts_with("task 1.1"), "day 1 is begun, and not checked");
     fake.say(&["check", "day1"]);
     assert!(fake.say(&["hint"]).0.starts_with("task 0.1"), "the core of day 1 is done");
-    assert!(fake.say(&["hint", "1"]).0.starts_with("task 1.2"), "what is further is left");
+    assert!(fake.say(&["hint", "1"]).0.starts_with("task 1.2"), "optional tasks are left for last");
     assert!(fake.say(&["hint", "--task", "1.1"]).0.starts_with("task 1.1"));
     assert!(fake.say(&["hint", "day1", "--task", "1"]).0.starts_with("task 1.1"));
     let (_, err, code) = fake.say(&["hint", "day0", "--task", "1.1"]);

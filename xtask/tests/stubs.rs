@@ -38,7 +38,7 @@ pub fn given() -> u32 {
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         // A hint that stays.
-        // task 6.2 (further): write "it" as {}
+        // task 6.2 (optional): write "it" as {}
         // <solution>
         write!(f, "{}", self.0)
         // </solution>
@@ -68,7 +68,7 @@ pub fn given() -> u32 {
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         // A hint that stays.
-        // task 6.2 (further): write "it" as {}
+        // task 6.2 (optional): write "it" as {}
         todo!("day 6, task 2: write \"it\" as {{}}")
     }
 }

@@ -85,7 +85,7 @@ pub fn two() -> u32 {
 
 /// Four.
 pub fn four() -> u32 {
-    // task 1.2 (further): twice two
+    // task 1.2 (optional): twice two
     todo!(\"day 1, task 2: twice two\")
 }
 ";

@@ -233,7 +233,7 @@ fn kind(unit: &Unit) -> &'static str {
 pub fn title(task: &Task) -> String {
     let kind = match (task.challenge, task.further) {
         (true, _) => " (challenge)",
-        (false, true) => " (further)",
+        (false, true) => " (optional)",
         (false, false) => "",
     };
     format!("{}{kind}", task.title)

@@ -185,7 +185,7 @@ fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     }
     let number = run.day.number;
     let done =
-        if open.is_empty() { "is done" } else { "has its core done; only further tasks are left" };
+        if open.is_empty() { "is done" } else { "has its core done; only optional tasks are left" };
     if let Some(part) = part {
         say!("Part {part} of day {number} {done}.");
         let next = part + 1;

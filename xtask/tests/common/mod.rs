@@ -119,7 +119,7 @@ pub fn two() -> u32 {
 
 /// Four.
 pub fn four() -> u32 {
-    // task 1.2 (further): twice two
+    // task 1.2 (optional): twice two
     // <solution>
     two() * helper()
     // </solution>
