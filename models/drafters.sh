@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints day 13's table of drafters: look-up, a table of n-grams, and a small model. The corpus is written by story-3m itself,
+# Prints day 13's table of drafters: lookup, a table of n-grams, and a small model. The corpus is written by story-3m itself,
 # in some minutes, unless a file is given:
 #   bash models/drafters.sh [stories.jsonl]
 set -euo pipefail

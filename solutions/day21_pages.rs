@@ -555,7 +555,7 @@ impl PagedCache {
     }
 
     /// Forgets the positions of a sequence from `len` on. Blocks that hold none of its
-    /// positions any more are released, the last one first.
+    /// positions anymore are released, the last one first.
     ///
     /// # Errors
     /// If it holds fewer positions.

@@ -117,7 +117,7 @@ pub struct ServingLoop<'a> {
     /// Waiting jobs, in the order of their turns. Some of their choices may have
     /// started.
     pub queue: VecDeque<WaitingJob>,
-    /// The choices that the scheduler has, by request id. A cancelled row isn't here
+    /// The choices that the scheduler has, by request id. A canceled row isn't here
     /// anymore.
     pub rows: BTreeMap<usize, ActiveRow>,
     make_request: MakeRequest<'a>,
@@ -174,7 +174,7 @@ impl<'a> ServingLoop<'a> {
     }
 
     /// Sends each token to its row's client, as a [`Piece`]. Drops tokens whose row
-    /// isn't in `rows`: they belong to cancelled choices. A token with an `error` isn't
+    /// isn't in `rows`: they belong to canceled choices. A token with an `error` isn't
     /// sent; its row has failed, so the whole job fails with [`JobError::Failed`]. A
     /// row is removed from `rows` with its last token.
     pub fn deliver(&mut self, tokens: Vec<Token>) {

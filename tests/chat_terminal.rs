@@ -73,7 +73,7 @@ fn commands_do_what_help_says() {
         "no command \"/foo\"",
         "a story has no system prompt",
         "[a new chat]",
-        "[no system prompt any more]",
+        "[no system prompt anymore]",
     ] {
         assert!(errors.contains(words), "{words}: {errors}");
     }

@@ -242,7 +242,7 @@ fn command(chat: &mut dyn Partner, line: &str) -> Next {
             note!("[a new chat]");
         }
         ("system", text) => match chat.set_system(Some(text).filter(|text| !text.is_empty())) {
-            Ok(()) if text.is_empty() => note!("[no system prompt any more]"),
+            Ok(()) if text.is_empty() => note!("[no system prompt anymore]"),
             Ok(()) => note!("[another system prompt; what was said stays]"),
             Err(error) => note!("error: {}", describe(&error)),
         },

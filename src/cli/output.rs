@@ -328,7 +328,7 @@ fn memory(read: f64, tokens: f64, seconds: f64, bandwidth: f64) -> String {
         false => format!("{:.0} % of {memory}", 100.0 * share),
     };
     let (a_token, rate) = (bytes(read / tokens), read / seconds / 1e9);
-    format!("memory  {a_token} read a token, {rate:.1} GB/s, {beside}")
+    format!("memory  {a_token} read per token, {rate:.1} GB/s, {beside}")
 }
 
 /// Like [`show`], but for text from a prompt or a model. On a terminal, escapes control characters
@@ -378,8 +378,8 @@ mod tests {
         let small = memory(3e6 * 10.0, 10.0, 1e-3, 10e9);
         assert_eq!(
             small,
-            "memory  3.0 MB read a token, 30.0 GB/s, more than the 10.0 GB/s that memory gives: \
-             the processor's caches hold some of it"
+            "memory  3.0 MB read per token, 30.0 GB/s, more than the 10.0 GB/s that memory \
+             gives: the processor's caches hold some of it"
         );
         let large = memory(500e6 * 10.0, 10.0, 0.4, 10e9);
         assert!(large.ends_with("in a short test, which other programs may slow down"), "{large}");

@@ -481,7 +481,7 @@ struct Scripted<'a> {
 }
 
 impl ScriptedRow<'_> {
-    /// Returns the next token. A cancelled row finishes with it, as if its cache were full.
+    /// Returns the next token. A canceled row finishes with it, as if its cache were full.
     fn next(&mut self) -> Token {
         let which = self.request.prompt.first().copied().unwrap_or_default();
         let (id, text) = text_of(which).get(self.generated).copied().unwrap_or((0, ""));
@@ -890,7 +890,7 @@ pub fn a_cancelled_row_computes_no_more(day: &Day) -> Outcome {
     let mut script = vec![Do::Start(0, 0), Do::Start(1, 0), Do::Cancel(1)];
     script.extend((0..10).map(|_| Do::Step));
     let (seen, log) = drive(day, (8, 8), &jobs, script)?;
-    let input = "two rows are waiting for their prefill, and row 1 is cancelled";
+    let input = "two rows are waiting for their prefill, and row 1 is canceled";
     let after = (seen[2].load, seen[2].rows.clone());
     equal(&format!("{input}: load and rows"), Ok(after), &((0, 1, 0), vec![(0, 0)]))?;
     let steps = log.steps.iter().filter(|rows| rows.contains(&1)).count();
@@ -903,7 +903,7 @@ pub fn a_cancelled_row_computes_no_more(day: &Day) -> Outcome {
     script.push(Do::Cancel(1));
     script.extend((0..6).map(|_| Do::Step));
     let (seen, log) = drive(day, (8, 8), &jobs, script)?;
-    let input = "two rows run, and row 1 is cancelled after three tokens";
+    let input = "two rows run, and row 1 is canceled after three tokens";
     let of_it = log.steps.iter().skip(4).filter(|rows| rows.contains(&1)).count();
     let steps = log.steps.len() - 4;
     equal(&format!("{input}: (at most 1 more step, {steps} in total)"), Ok(of_it <= 1), &true)
@@ -926,7 +926,7 @@ pub fn a_job_is_cancelled_everywhere(day: &Day) -> Outcome {
     script.extend(turns(12));
     let (seen, log) = drive(day, (3, 8), &jobs, script)?;
     let input =
-        "three places: two choices of job 0 run, two wait in the queue, and it is cancelled";
+        "three places: two choices of job 0 run, two wait in the queue, and it is canceled";
     let seen = &seen[6];
     equal(
         &format!("{input}: (in the queue, rows)"),
@@ -1113,12 +1113,12 @@ pub fn cancelled_rows_leave_before_it_waits(day: &Day) -> Outcome {
     visits.late = Some(late.clone());
     let loads = run(day, (2, 2), visits)?;
     let input =
-        "one of a job's two choices fails, the other is cancelled, and another job arrives later";
-    // Two prefills, three steps of both rows, and one in which the cancelled row retires.
+        "one of a job's two choices fails, the other is canceled, and another job arrives later";
+    // Two prefills, three steps of both rows, and one in which the canceled row retires.
     let rows: Vec<usize> = loads.iter().take(6).map(|load| load.1 + load.2).collect();
     equal(&format!("{input}: rows after each of six turns"), Ok(rows), &vec![2, 2, 2, 2, 1, 0])
         .likely(
-        "a cancelled row has left `rows`, but the scheduler keeps it and its cache until its \
+        "a canceled row has left `rows`, but the scheduler keeps it and its cache until its \
                 next step: ask `is_idle`",
     )?;
     equal(&format!("{input}: what the second client receives"), Ok(late.1.choices()), &vec![cat(0)])

@@ -685,7 +685,7 @@ pub fn cancelled_blocks_are_free_at_once(day: &Day) -> Outcome {
     .concat();
     let seen = planned(day, 9, (1000, 9), script)?;
     let at = |i: usize| (ids(&seen[i]), seen[i].free);
-    let input = "9 blocks of 4; 0, 1 and 2 run with 5, 9 and 3 positions, 3 waits; 1 is cancelled";
+    let input = "9 blocks of 4; 0, 1 and 2 run with 5, 9 and 3 positions, 3 waits; 1 is canceled";
     equal(
         &format!("{input}: (running, waiting), free blocks"),
         Ok(at(6)),
@@ -728,7 +728,7 @@ pub fn any_order_of_arrival(day: &Day) -> Outcome {
         let gone = random.below(7);
         let input = format!(
             "7 random requests, {} blocks of 4, {:?} tokens and sequences, request {gone} is \
-             cancelled after a while (round {round})",
+             canceled after a while (round {round})",
             setup.blocks, setup.limits
         );
         let cancelled = Some((arrivals[gone].0 + 2, gone));

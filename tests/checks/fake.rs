@@ -1,4 +1,4 @@
-//! A scripted model that stops endless loops.
+//! A scripted model that stops infinite loops.
 
 use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, Step};
 use candle_core::{bail, Device, Result, Tensor};
@@ -8,7 +8,7 @@ use std::cell::RefCell;
 pub type Script = Box<dyn Fn(&[u32]) -> Vec<f32>>;
 
 /// A model that returns `script(ids up to i)` as the logits at position i. It records its passes
-/// and returns an error once `bound` is exceeded, which turns an endless loop into a readable
+/// and returns an error once `bound` is exceeded, which turns an infinite loop into a readable
 /// failure.
 pub struct Fake {
     config: ModelConfig,

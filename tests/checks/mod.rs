@@ -163,7 +163,7 @@ impl Likely for Outcome {
 /// Set once a check has timed out: the checks that follow will most likely hit the same loop.
 static TIRED: AtomicBool = AtomicBool::new(false);
 
-/// Returns the time limit for a check. It is long enough for a slow machine, so only an endless
+/// Returns the time limit for a check. It is long enough for a slow machine, so only an infinite
 /// loop reaches it. `CANDECODE_CHECK_PATIENCE` overrides it, in seconds. After the first timeout,
 /// the limit drops to a third, but not below 10 s.
 fn patience() -> Duration {
@@ -174,7 +174,7 @@ fn patience() -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Runs a check on its own thread, so that panics and endless loops are reported like any other
+/// Runs a check on its own thread, so that panics and infinite loops are reported like any other
 /// failure.
 pub fn run<D: Copy + Send + 'static>(check: Check<D>, day: &D) -> Outcome {
     candecode::kit::panics::quiet_panics();
@@ -196,7 +196,7 @@ pub fn run<D: Copy + Send + 'static>(check: Check<D>, day: &D) -> Outcome {
     receive.recv_timeout(patience).unwrap_or_else(|_| {
         TIRED.store(true, Ordering::Relaxed);
         let text = format!(
-            "the code didn't finish within {} s: is there an endless loop?",
+            "the code didn't finish within {} s: is there an infinite loop?",
             patience.as_secs()
         );
         Err(Failure::new(Kind::TimedOut, vec![text]))

@@ -29,7 +29,7 @@ pub struct Recall {
 
 impl Recall {
     /// Wraps the embedded model with this name. Passes after the first `bound` fail, which stops an
-    /// endless loop.
+    /// infinite loop.
     pub fn new(name: &str, bound: usize) -> Result<Self> {
         let config = candecode::formats::read_config(&super::models_dir()?.join(name));
         let config = config.map_err(|e| Error::Msg(format!("{e:#}")))?;

@@ -394,7 +394,7 @@ fn every_answer_is_that_of_a_fresh_cache() {
         "{% for m in messages %}{{ m.role }}: {{ m.content.strip() }}\n{% endfor %}",
         // no separator at all, so tokens merge across messages
         "{% for m in messages %}{{ m.content }}{% endfor %}",
-        // removes everything before the last full stop from old answers, as reasoning is removed
+        // removes everything before the last period from old answers, as reasoning is removed
         "{% for m in messages %}{{ m.role }}: {{ m.content if loop.last or m.role == 'user' else \
             m.content.split('.')[-1] }}\n{% endfor %}",
         // puts the last line first, so that no prefix stays the same

@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime};
 const LOOPS: [u32; 5] = [10, 12, 15, 21, 23];
 /// Path of the texts that transformers generates for the trace, relative to the root.
 const ORACLE: &str = "tests/oracle/day15.json";
-/// The time limit of a replay. Only an endless loop should reach it.
+/// The time limit of a replay. Only an infinite loop should reach it.
 const LIMIT: Duration = Duration::from_secs(600);
 /// The table's rows: title, field, decimals and unit.
 const ROWS: [(&str, &str, usize, &str); 5] = [

@@ -63,7 +63,7 @@ impl Connection for Wire {
 }
 
 /// The client's end of the channel. If it is dropped before the answer is complete, the client has
-/// disconnected (hyper drops the response), and the request counts as cancelled.
+/// disconnected (hyper drops the response), and the request counts as canceled.
 pub struct Inbox {
     events: UnboundedReceiver<Event>,
     metrics: Arc<Metrics>,
