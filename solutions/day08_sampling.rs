@@ -123,7 +123,7 @@ pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
     let mut order: Vec<usize> = (0..logits.len()).filter(possible).collect();
     // Stable, and not total_cmp, which puts -0 below 0.
     order.sort_by(|a, b| logits[*a].partial_cmp(&logits[*b]).unwrap_or(Ordering::Equal));
-    order.pop(); // the likeliest always stays
+    order.pop(); // the most likely token always stays
     let mut sum = 0f64; // torch's cumsum of f32 numbers adds in f64
     for id in order {
         sum += f64::from(probabilities[id]);
@@ -144,13 +144,13 @@ fn check_min_p(p: f64) -> Result<()> {
 }
 // </solution>
 
-/// Keeps the tokens whose probability is at least `p` times that of the likeliest; the
-/// rest become `-inf` (Nguyen et al. 2024; HF `MinPLogitsWarper`).
+/// Keeps the tokens whose probability is at least `p` times that of the most likely
+/// one; the rest become `-inf` (Nguyen et al. 2024; HF `MinPLogitsWarper`).
 ///
 /// # Errors
 /// If `p` isn't in [0, 1]. The message names min-p.
 pub fn min_p(logits: &mut [f32], p: f64) -> Result<()> {
-    // task 8.5: Keep tokens at least p times as likely as the likeliest
+    // task 8.5: Keep tokens at least p times as likely as the most likely one
     // <solution>
     check_min_p(p)?;
     let probabilities = softmax(logits)?;

@@ -57,14 +57,14 @@ pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
     todo!("day 8, task 4: Keep the smallest set of tokens whose probability reaches p")
 }
 
-/// Keeps the tokens whose probability is at least `p` times that of the likeliest; the
-/// rest become `-inf` (Nguyen et al. 2024; HF `MinPLogitsWarper`).
+/// Keeps the tokens whose probability is at least `p` times that of the most likely
+/// one; the rest become `-inf` (Nguyen et al. 2024; HF `MinPLogitsWarper`).
 ///
 /// # Errors
 /// If `p` isn't in [0, 1]. The message names min-p.
 pub fn min_p(logits: &mut [f32], p: f64) -> Result<()> {
-    // task 8.5: Keep tokens at least p times as likely as the likeliest
-    todo!("day 8, task 5: Keep tokens at least p times as likely as the likeliest")
+    // task 8.5: Keep tokens at least p times as likely as the most likely one
+    todo!("day 8, task 5: Keep tokens at least p times as likely as the most likely one")
 }
 
 /// Returns the processors for a request that samples, in HF's order, named

@@ -336,9 +336,9 @@ impl TreeDrafter for MedusaTree<'_> {
 /// Typical acceptance (Cai et al. 2024, section 3.3; after Hewitt et al. 2022): a
 /// drafted token is accepted if the target finds it likely enough, `p(token) >
 /// min(epsilon, delta · exp(-H(p)))`, where `H(p)` is the entropy of `p` in nats. If
-/// there are several, the likeliest child is taken. The next token is the target's
-/// likeliest. This is *lossy*: neither the greedy text nor the distribution is the
-/// target's.
+/// there are several, the most likely child is taken. The next token is the target's
+/// most likely one. This is *lossy*: neither the greedy text nor the distribution is
+/// the target's.
 ///
 /// # Errors
 /// If `target` fails.
@@ -348,15 +348,15 @@ pub fn walk_typical(
     delta: f32,
     target: &mut dyn FnMut(usize) -> Result<Vec<f32>>,
 ) -> Result<Walk> {
-    // task 24.10 (optional): Go to the likeliest child over the threshold, until there is none
-    todo!("day 24, task 10: Go to the likeliest child over the threshold, until there is none")
+    // task 24.10 (optional): Go to the most likely child over the threshold, until there is none
+    todo!("day 24, task 10: Go to the most likely child over the threshold, until there is none")
 }
 
 // part 4: a model drafts
 
 /// Proposes up to `n` different tokens from `q`, `(V)`, each with the distribution it
-/// was drawn from. If `greedy`, these are the `n` likeliest, and each counts as certain
-/// ([`one_hot`]). Otherwise they are `n` draws without replacement, and the
+/// was drawn from. If `greedy`, these are the `n` most likely, and each counts as
+/// certain ([`one_hot`]). Otherwise they are `n` draws without replacement, and the
 /// distribution of each leaves out the tokens drawn before it. Tokens with probability
 /// 0 are never returned, so there may be fewer than `n`.
 ///
@@ -383,7 +383,7 @@ pub struct ModelTree<'a> {
     pub tokens: Vec<u32>,
     /// The processors of its logits, which should be the target's.
     pub processors: Vec<Rc<dyn LogitsProcessor + 'a>>,
-    /// True: draft the likeliest tokens. False: draw them.
+    /// True: draft the most likely tokens. False: draw them.
     pub greedy: bool,
     /// The size of the target's vocabulary. Tokens that only one of the two models has
     /// are never drafted.

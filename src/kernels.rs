@@ -254,7 +254,7 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> R
     })
 }
 
-/// Computes grouped softmax attention over a cache made of blocks, which are read where they are.
+/// Computes grouped softmax attention over a paged cache, whose blocks are read where they are.
 /// `q` is `(1, H, N, D)`: the N new tokens of all sequences, one sequence after another. `k` and
 /// `v` are `(blocks, Hkv, block size, D)`, the whole pools. Each token attends to its own sequence,
 /// up to and including itself. The result is `(1, H, N, D)`.

@@ -1,4 +1,4 @@
-//! Decoding from a cache made of blocks, compared with one buffer per sequence: one layer of
+//! Decoding from a paged cache, compared with one buffer per sequence: one layer of
 //! attention in SmolLM2-135M's shape (9 query heads on 3 KV heads, 64 wide), for one sequence and
 //! for 32.
 

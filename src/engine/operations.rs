@@ -481,7 +481,7 @@ fn mask_of(q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Option<Tensor
     }
 }
 
-/// Computes attention of queries `(B, H, T, D)` over a cache made of blocks. `attend` receives the
+/// Computes attention of queries `(B, H, T, D)` over a paged cache. `attend` receives the
 /// queries as `(1, H, B * T, D)`, with the rows one after another. The result is `(B, H, T, D)`.
 ///
 /// # Errors
@@ -492,7 +492,7 @@ fn in_one_line(
     attend: impl FnOnce(&Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
     if mask.is_some() {
-        bail!("a cache made of blocks takes no mask: each token attends to its own sequence")
+        bail!("a paged cache takes no mask: each token attends to its own sequence")
     }
     let (rows, heads, new, width) = q.dims4()?;
     if rows == 1 {
@@ -502,7 +502,7 @@ fn in_one_line(
     attend(&line)?.reshape((heads, rows, new, width))?.transpose(0, 1)?.contiguous()
 }
 
-/// Computes attention over a cache made of blocks without a special kernel: copies each sequence's
+/// Computes attention over a paged cache without a special kernel: copies each sequence's
 /// keys and values out of the blocks, and attends to them with `ops`.
 ///
 /// # Errors

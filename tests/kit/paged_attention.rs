@@ -1,4 +1,4 @@
-//! Attention over a cache made of blocks: the same bits as over one buffer per sequence, without
+//! Attention over a paged cache: the same bits as over one buffer per sequence, without
 //! copying anything out of the blocks, and with every bad block table refused.
 
 use crate::checks::{device, Random};

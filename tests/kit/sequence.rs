@@ -64,7 +64,7 @@ fn check(tokens: &[Token], seen: &Seen) {
         found += usize::from(own.is_some_and(|(_, logprob)| *logprob == token.logprob));
         assert!(own.is_none_or(|(_, logprob)| *logprob == token.logprob));
     }
-    assert!(found > 0, "no chosen token was among the likeliest");
+    assert!(found > 0, "no chosen token was among the most likely");
 }
 
 #[test]

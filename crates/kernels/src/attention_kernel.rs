@@ -49,7 +49,7 @@ pub struct AttentionShape {
 /// Heads of keys, values, or inputs to RoPE, `(B, H, S, D)`. The `D` numbers at position `s` of
 /// head `h` in batch row `b` start at `b * batch_stride + h * head_stride + s * position_stride`.
 ///
-/// A cache made of blocks has a block in place of a batch row: `(blocks, Hkv, block size, D)`.
+/// A paged cache has a block in place of a batch row: `(blocks, Hkv, block size, D)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads<'a> {
     /// The underlying numbers.
@@ -98,7 +98,7 @@ pub struct PagedShape {
     pub block_size: usize,
 }
 
-/// One sequence in a cache made of blocks.
+/// One sequence in a paged cache.
 #[derive(Clone, Copy, Debug)]
 pub struct PagedRow<'a> {
     /// The blocks of the sequence: position `p` is in block `block_table[p / block_size]`.
@@ -143,7 +143,7 @@ pub fn attention(
     attend(&sequences, heads, width)
 }
 
-/// Computes softmax attention over a cache made of blocks, which are read in place. `q` is `(H, N,
+/// Computes softmax attention over a paged cache, whose blocks are read in place. `q` is `(H, N,
 /// D)` in row-major order, and so is the result: the `N` new tokens of all sequences, one sequence
 /// after another. Each token sees its own sequence, up to itself.
 ///

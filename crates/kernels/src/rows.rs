@@ -1,5 +1,5 @@
 //! The location of a head's keys or values: in blocks, with one row of numbers per position. A
-//! cache that isn't made of blocks counts as a single block.
+//! cache that isn't paged counts as a single block.
 
 /// The keys or values of one head of one sequence.
 #[derive(Clone, Copy)]

@@ -12,7 +12,7 @@ pub struct View {
     pub k: Tensor,
     /// Values, in the same shape.
     pub v: Tensor,
-    /// In a cache made of blocks (day 21), the location of each sequence's positions. None: `k` and
+    /// In a paged cache (day 21), the location of each sequence's positions. None: `k` and
     /// `v` are the positions themselves, in order.
     pub pages: Option<Arc<Pages>>,
 }
@@ -33,7 +33,7 @@ impl View {
 /// the caches that actually store something on day 10; until then there is [`NoCache`].
 pub trait Cache {
     /// Prepares for a step whose keys and values are about to be appended. A model calls this once
-    /// per step, before its first layer. Only a cache made of blocks has work to do here. Every
+    /// per step, before its first layer. Only a paged cache has work to do here. Every
     /// other cache rejects a step that puts several sequences in one line ([`Step::chunks`]),
     /// because it would treat them as a single sequence.
     ///

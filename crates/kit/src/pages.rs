@@ -1,9 +1,9 @@
-//! A cache made of blocks (day 21): the location of each sequence's positions, and writing new
+//! A paged cache (day 21): the location of each sequence's positions, and writing new
 //! ones.
 
 use candle_core::{bail, CpuStorage, InplaceOp2, Layout, Result, Tensor};
 
-/// The location of some sequences' keys and values in a cache made of blocks (vLLM's attention
+/// The location of some sequences' keys and values in a paged cache (vLLM's attention
 /// metadata). The new tokens of all sequences form one line, one sequence after another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pages {
@@ -20,7 +20,7 @@ impl Pages {
     }
 }
 
-/// One sequence in a cache made of blocks.
+/// One sequence in a paged cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PagedSequence {
     /// The blocks of the sequence, in order: position `p` is in block `block_table[p /

@@ -9,7 +9,7 @@
     figure('drafts', {
         question: 'How many tokens does one pass of the model write, when its own text does the guessing?',
         tryThis:
-            'Go on block by block, and watch which drafts are accepted. Then draw the tokens instead of taking the likeliest. ' +
+            'Go on block by block, and watch which drafts are accepted. Then draw the tokens instead of taking the most likely. ' +
             'The drafter works as before. Why are fewer of its tokens accepted?',
         state: { blocks: 6 },
         controls: [
