@@ -37,7 +37,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints one bar per token, with a # for every 2 %.
+/// Prints one bar per token, with a # for every 2%.
 fn print(rule: &str, seen: &[usize; 3], proposals: usize, accepted: f64) {
     println!("{rule}: {proposals} proposals for {DRAWS} tokens, {accepted:.0} % accepted");
     for ((name, p), count) in ["A", "B", "C"].iter().zip(P).zip(seen) {

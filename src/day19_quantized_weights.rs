@@ -132,7 +132,7 @@ pub fn dequantize_block_q4_0(block: &BlockQ4_0) -> [f32; BLOCK_SIZE] {
 
 /// Returns an upper bound for the error of a number, `|x - restored x|`, in any
 /// block of this format with the largest magnitude `largest`. The bound is tight: an
-/// error within 2 % of it can occur.
+/// error within 2% of it can occur.
 ///
 /// Infinity for Q4_1, which this day only reads.
 pub fn largest_error(kind: QuantType, largest: f32) -> f32 {
@@ -383,7 +383,7 @@ pub fn squared_error(x: &[f32; BLOCK_SIZE], block: &BlockQ4_0) -> f32 {
 /// and the integers are yours to choose.
 ///
 /// On no block is the error larger than with `quantize_block_q4_0`. Over many blocks
-/// of normally distributed numbers, it is at least 10 % smaller in total.
+/// of normally distributed numbers, it is at least 10% smaller in total.
 ///
 /// # Errors
 /// Same as [`quantize_block_q8_0`].

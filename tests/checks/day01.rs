@@ -195,7 +195,7 @@ pub fn each_row_has_its_own_mask(day: &Day) -> Outcome {
 }
 
 /// On Metal and CUDA, activations can be bf16. Rounding scores of up to 5 to 1/512 of their size
-/// changes a weight by 1 %, and a result, with values of up to 3, by a few times that, hence 0.05.
+/// changes a weight by 1%, and a result, with values of up to 3, by a few times that, hence 0.05.
 /// A forgotten step changes results by 1.
 pub fn attention_works_in_bf16(day: &Day) -> Outcome {
     let [q, k, v] = ["q", "k", "v"].map(|name| golden("day01", name)?.to_dtype(DType::BF16));

@@ -311,7 +311,7 @@ pub fn back_from_q4_0_equals_llamacpp(day: &Day) -> Outcome {
 // ---- 19.4: the bound
 
 /// A bound may leave out cases that can't occur, such as a scale that is both off at step 127 and
-/// rounded up. They account for 1/127 of the scale's part, and less than 0.2 % of the sum.
+/// rounded up. They account for 1/127 of the scale's part, and less than 0.2% of the sum.
 const BOUNDS: f64 = 2e-3;
 
 pub fn error_of_q8_0_by_hand(day: &Day) -> Outcome {

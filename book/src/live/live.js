@@ -365,11 +365,11 @@
             : all.slice(0, Math.max(1, most - 1)).join('') + '…';
     }
 
-    /** A share in words: 0.256 is "25.6 %". */
+    /** A share in words: 0.256 is "25.6%". */
     function percent(share) {
         const value = share * 100;
-        if (value > 0 && value < 0.01) return '< 0.01 %';
-        return `${value >= 99.95 ? Math.round(value * 100) / 100 : value.toFixed(value < 1 ? 2 : 1)} %`;
+        if (value > 0 && value < 0.01) return '< 0.01%';
+        return `${value >= 99.95 ? Math.round(value * 100) / 100 : value.toFixed(value < 1 ? 2 : 1)}%`;
     }
 
     /** Values and state as they are now: they go on changing. */

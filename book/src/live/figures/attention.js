@@ -158,7 +158,7 @@
                     s.rect(x + wide / 2 - 12, y + 29, 24, 5, 'wire faint');
                     s.rect(x + wide / 2 - 12, y + 29, 24 * weight, 5, 'bar');
                     if (weight >= 0.01)
-                        s.text(x + wide / 2, y + 44, `${Math.round(weight * 100)} %`, 'note');
+                        s.text(x + wide / 2, y + 44, `${Math.round(weight * 100)}%`, 'note');
                 });
                 const look = () => {
                     if (token !== i) {

@@ -189,7 +189,7 @@
                 y,
                 s.narrow
                     ? 'outlined: the model; filled: what is left of it'
-                    : 'outlined: what the model gave. Filled, and in numbers: what the processors leave of it, scaled up to 100 %.',
+                    : 'outlined: what the model gave. Filled, and in numbers: what the processors leave of it, scaled up to 100%.',
                 'left note',
             );
 
