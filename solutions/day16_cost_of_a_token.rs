@@ -230,7 +230,7 @@ impl Machine {
     /// weights, which also write the logits, and attention, which reads the cache.
     /// They run one after the other, and within each stage moving and computing
     /// overlap. The bound is that of the stage that takes longer, or of the products
-    /// if both take equally long.
+    /// if both take the same time.
     pub fn predict_pass(
         &self,
         config: &ModelConfig,

@@ -361,7 +361,7 @@ pub fn attend_split(
     // </solution>
 }
 
-/// The dimensions of an attention.
+/// The dimensions of an attention operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     /// B: rows of the batch.

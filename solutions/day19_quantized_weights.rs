@@ -97,7 +97,7 @@ fn stored_scale(d: f32) -> Result<f16> {
 /// # Errors
 /// If a number is NaN or infinite, or the scale is too large for f16.
 pub fn quantize_block_q8_0(x: &[f32; BLOCK_SIZE]) -> Result<BlockQ8_0> {
-    // task 19.1: Turn 32 numbers into a scale and 32 integers of 8 bits
+    // task 19.1: Turn 32 numbers into a scale and 32 8-bit integers
     // <solution>
     check_finite(x)?;
     let mut largest = 0f32;
@@ -128,7 +128,7 @@ pub fn dequantize_block_q8_0(block: &BlockQ8_0) -> [f32; BLOCK_SIZE] {
 /// # Errors
 /// Same as [`quantize_block_q8_0`].
 pub fn quantize_block_q4_0(x: &[f32; BLOCK_SIZE]) -> Result<BlockQ4_0> {
-    // task 19.2: Turn 32 numbers into a signed scale and 32 integers of 4 bits
+    // task 19.2: Turn 32 numbers into a signed scale and 32 4-bit integers
     // <solution>
     check_finite(x)?;
     let mut extreme = 0f32; // with its sign
@@ -281,7 +281,7 @@ pub fn dot_q8_0(w: &BlockQ8_0, x: &BlockQ8_0) -> f32 {
     // </solution>
 }
 
-/// Same as [`dot_q8_0`], for weights of 4 bits.
+/// Same as [`dot_q8_0`], for 4-bit weights.
 pub fn dot_q4_0(w: &BlockQ4_0, x: &BlockQ8_0) -> f32 {
     // task 19.6: Multiply a block of 4-bit integers by a block of 8-bit ones
     // <solution>

@@ -176,7 +176,7 @@ impl Transformer {
     /// If the model has a table of positions, adds its rows for the step's positions.
     ///
     /// The embedding table may be bf16 or f16 in memory; the stream has the type that
-    /// [`activation_dtype`] returns, and so has the table of positions.
+    /// [`activation_dtype`] returns, and so does the table of positions.
     ///
     /// # Errors
     /// If an id or a position is out of range.

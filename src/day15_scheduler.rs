@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 /// Returns the padding that each side needs when a cache of `new` columns joins one of
 /// `running` columns: (columns for the running rows, columns for the new row). The
-/// shorter side is padded on the left until both are equally long.
+/// shorter side is padded on the left until both have the same length.
 pub fn paddings(running: usize, new: usize) -> (usize, usize) {
     // task 15.1: Compute the padding for each side
     todo!("day 15, task 1: Compute the padding for each side")

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub struct BlockPool {
     /// For each block, how many sequences hold it. 0: it is free.
     pub ref_counts: Vec<u32>,
-    /// The free blocks. The one at the front has been free for longest.
+    /// The free blocks. The one at the front has been free the longest.
     pub free: VecDeque<u32>,
 }
 
@@ -36,7 +36,7 @@ impl BlockPool {
         self.free.len()
     }
 
-    /// Takes the block that has been free for longest. One sequence holds it now.
+    /// Takes the block that has been free the longest. One sequence holds it now.
     ///
     /// # Errors
     /// If no block is free.

@@ -165,7 +165,7 @@ pub fn without_mlp(layer: &DecoderLayer) -> Result<DecoderLayer> {
     Ok(layer)
 }
 
-/// Returns the layer with an attention that returns zeros.
+/// Returns the layer with attention that returns zeros.
 pub fn without_attention(layer: &DecoderLayer) -> Result<DecoderLayer> {
     let mut layer = layer.clone();
     match &mut layer.attention {

@@ -439,7 +439,7 @@ pub fn a_pass_by_hand(day: &Day) -> Outcome {
     let (got, said) = (day.predict_pass)((8.0, 16.0), &config, sizes, (1.0, 2.0));
     let input = format!("8 bytes and 16 operations a second, {}, {TINY}", shown(sizes));
     near(&format!("seconds, {input}"), Ok(got), 104.0, TOLERANCE)?;
-    equal(&format!("the bound if both take equally long, {input}"), Ok(said), &"memory")
+    equal(&format!("the bound if both take the same time, {input}"), Ok(said), &"memory")
 }
 
 pub fn llama_on_three_machines(day: &Day) -> Outcome {
