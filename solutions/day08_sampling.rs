@@ -278,7 +278,7 @@ pub fn draw_distinct(probs: &[f32], exponentials: &[f32], n: usize) -> Result<Ve
 /// `torch.manual_seed(seed)` and choose the tokens of HF's `generate(do_sample=True)`.
 ///
 /// At every step, each of the `rows` takes V numbers from the stream, finished rows
-/// included. Their numbers are skipped here, so the rows that go on draw what they
+/// included. Their numbers are skipped here, so the rows that continue draw what they
 /// would in torch.
 pub fn torch_samplers(seed: u64, rows: usize) -> Vec<Sampler<'static>> {
     let stream = Rc::new(RefCell::new((TorchRng::new(seed), 0)));

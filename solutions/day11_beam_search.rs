@@ -1,4 +1,4 @@
-//! Day 11: beam search. Several sequences grow side by side. The best ones go on, and the best
+//! Day 11: beam search. Several sequences grow side by side. The best ones continue, and the best
 //! finished one is returned.
 
 use candecode::day06_generate::TextStream;
@@ -79,7 +79,7 @@ pub struct Split {
 }
 
 /// Splits `candidates`, best first, into sequences that end and the `num_beams` best
-/// that go on. An ending counts only if it is among the `num_beams` best of all
+/// that continue. An ending counts only if it is among the `num_beams` best of all
 /// candidates; lower-ranked endings are dropped (HF `_update_finished_beams`).
 ///
 /// `ending` takes a whole sequence, prompt included, and returns the reason if it ends
@@ -262,7 +262,7 @@ pub fn length_normalized(score: f32, len: usize, length_penalty: f64) -> f32 {
     // </solution>
 }
 
-/// Returns whether going on can still change the result (HF
+/// Returns whether continuing can still change the result (HF
 /// `_check_early_stop_heuristic`). `best` is the best running beam's sum of
 /// log-probabilities, not divided by anything, and `len` the number of its generated
 /// tokens; the scores in `finished` are final. `beam_search` calls it once `num_beams`
@@ -274,7 +274,7 @@ pub fn can_improve(
     finished: &[Hypothesis],
     params: &BeamParams,
 ) -> bool {
-    // task 11.7 (challenge): Decide whether going on can still improve the result
+    // task 11.7 (challenge): Decide whether continuing can still improve the result
     // <solution>
     let Some(worst) = finished.get(params.num_beams - 1) else { return true };
     let len = match params.early_stopping {

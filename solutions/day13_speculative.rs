@@ -88,7 +88,7 @@ impl<'a> SpeculativeDecoder<'a> {
         let uniforms = self.uniforms(n);
         let draft = self.drafter.draft(&self.sequence.processor_input(), n, &uniforms)?;
         if draft.tokens.len() > n {
-            bail!("the drafter was asked for {n} tokens at most, and gave {}", draft.tokens.len())
+            bail!("the drafter was asked for {n} tokens at most, but gave {}", draft.tokens.len())
         }
         if draft.probs.len() != draft.tokens.len() {
             bail!(
@@ -216,7 +216,7 @@ impl Drafter for NgramDrafter {
     /// draft is shorter where fewer tokens follow, and empty without a match. Each
     /// distribution is one-hot.
     fn draft(&mut self, input: &ProcessorInput, n: usize, _uniforms: &[f32]) -> Result<Draft> {
-        // task 13.3: Find the latest earlier match of the last tokens, and propose what followed it
+        // task 13.3: Find the most recent match of the last tokens, and propose what followed it
         // <solution>
         let tokens = input.tokens;
         let Some(start) = tokens.len().checked_sub(self.n) else { return Ok(Draft::default()) };

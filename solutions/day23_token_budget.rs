@@ -112,7 +112,7 @@ impl<'a> TokenScheduler<'a> {
 
     /// Sends the youngest running sequence back to the front of the queue. Its
     /// blocks are released. It keeps its tokens, so when it runs again they are
-    /// computed like a prompt, and its text goes on where it was.
+    /// computed like a prompt, and its text continues where it stopped.
     pub fn preempt(&mut self) {
         // task 23.2: Release the youngest's blocks and put it at the front of the queue
         // <solution>

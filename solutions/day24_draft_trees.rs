@@ -205,7 +205,7 @@ impl<'a> TreeDecoder<'a> {
             bail!("the tree's root must be the last token of the sequence")
         }
         if tree.depths.iter().any(|node| *node > depth) {
-            bail!("the drafter was asked for at most {depth} levels, and made more")
+            bail!("the drafter was asked for at most {depth} levels, but returned more")
         }
         Ok(tree)
     }

@@ -1,5 +1,5 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 11: beam search. Several sequences grow side by side. The best ones go on, and the best
+//! Day 11: beam search. Several sequences grow side by side. The best ones continue, and the best
 //! finished one is returned.
 
 use candecode::day06_generate::TextStream;
@@ -55,7 +55,7 @@ pub struct Split {
 }
 
 /// Splits `candidates`, best first, into sequences that end and the `num_beams` best
-/// that go on. An ending counts only if it is among the `num_beams` best of all
+/// that continue. An ending counts only if it is among the `num_beams` best of all
 /// candidates; lower-ranked endings are dropped (HF `_update_finished_beams`).
 ///
 /// `ending` takes a whole sequence, prompt included, and returns the reason if it ends
@@ -156,7 +156,7 @@ pub fn length_normalized(score: f32, len: usize, length_penalty: f64) -> f32 {
     todo!("day 11, task 6: Divide the score by the length to the power of the penalty")
 }
 
-/// Returns whether going on can still change the result (HF
+/// Returns whether continuing can still change the result (HF
 /// `_check_early_stop_heuristic`). `best` is the best running beam's sum of
 /// log-probabilities, not divided by anything, and `len` the number of its generated
 /// tokens; the scores in `finished` are final. `beam_search` calls it once `num_beams`
@@ -168,6 +168,6 @@ pub fn can_improve(
     finished: &[Hypothesis],
     params: &BeamParams,
 ) -> bool {
-    // task 11.7 (challenge): Decide whether going on can still improve the result
-    todo!("day 11, task 7: Decide whether going on can still improve the result")
+    // task 11.7 (challenge): Decide whether continuing can still improve the result
+    todo!("day 11, task 7: Decide whether continuing can still improve the result")
 }

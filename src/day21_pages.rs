@@ -233,7 +233,7 @@ impl Cache for PagedCache {
         for (Chunk { sequence, start, new }, more) in chunks.into_iter().zip(more) {
             if start > self.len_of(sequence) {
                 let held = self.len_of(sequence);
-                bail!("sequence {sequence} goes on at position {start}, and holds {held}")
+                bail!("sequence {sequence} holds {held} positions, but new ones start at {start}")
             }
             if more > 0 {
                 self.reserve(sequence, more)?;

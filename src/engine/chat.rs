@@ -116,7 +116,7 @@ impl<'a> Chat<'a> {
                 ids = self.read(&messages)?;
             }
         }
-        ensure!(!ids.is_empty(), "there is nothing to go on from yet; say something");
+        ensure!(!ids.is_empty(), "there is nothing to continue from yet; say something");
         ensure!(
             ids.len() < self.context,
             "this line makes a conversation of {} tokens, and there is room for {}; shorten it",

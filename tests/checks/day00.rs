@@ -12,7 +12,7 @@ use candle_core::{DType, Device, Error, IndexOp, Module, Result, Tensor, D};
 // them by a few units of 6e-8.
 const TOLERANCE: f32 = 1e-5;
 
-/// Day 0 as a bundle of functions.
+/// The day 0 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub text_to_ids: fn(&Tokenizer, &str) -> Result<Tensor>,

@@ -9,7 +9,7 @@ use candle_core::{DType, Device, IndexOp, Result, Tensor};
 // them by a few units of 6e-8.
 const TOLERANCE: f32 = 1e-5;
 
-/// Day 1 as a bundle of functions.
+/// The day 1 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub softmax: fn(&Tensor, usize) -> Result<Tensor>,

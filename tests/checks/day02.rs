@@ -17,7 +17,7 @@ const FAR: f32 = 3e-4;
 /// `RotaryEmbedding::new` followed by `cos_sin`.
 type CosSin = fn(usize, f64, Option<Llama3Scaling>, &Tensor) -> Result<(Tensor, Tensor)>;
 
-/// Day 2 as a bundle of functions. A rotary embedding is described by its head width, theta and
+/// The day 2 functions under test. A rotary embedding is described by its head width, theta and
 /// scaling.
 #[derive(Clone, Copy)]
 pub struct Day {

@@ -14,7 +14,7 @@ const TOLERANCE: f32 = 1e-5;
 /// A weight matrix and a bias.
 pub type Linear = (Tensor, Option<Tensor>);
 
-/// Day 3 as a bundle of functions.
+/// The day 3 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub layer_norm: fn(&Tensor, &Tensor, &Tensor, f64) -> Result<Tensor>,

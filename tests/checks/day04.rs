@@ -20,7 +20,7 @@ const MODULES: [&str; 6] = ["llama", "llama_bias", "mha", "mqa", "qwen2", "qwen3
 /// Queries, keys and values.
 type Qkv = (Tensor, Tensor, Tensor);
 
-/// Day 4 as a bundle of functions. A block is passed as the crate's struct, because its fields
+/// The day 4 functions under test. A block is passed as the crate's struct, because its fields
 /// aren't part of a task.
 #[derive(Clone, Copy)]
 pub struct Day {

@@ -40,7 +40,7 @@ pub trait Seams {
     fn lens(&self, step: &Step, cache: &mut dyn Cache) -> Result<Vec<Tensor>>;
 }
 
-/// Day 5 as a bundle of functions. Models are passed as the crate's structs, because their fields
+/// The day 5 functions under test. Models are passed as the crate's structs, because their fields
 /// aren't part of a task.
 #[derive(Clone, Copy)]
 pub struct Day {

@@ -18,7 +18,7 @@ pub type OnToken<'a> = &'a mut dyn FnMut(u32) -> Result<()>;
 pub type Generate =
     fn(&dyn Model, &[u32], usize, &[u32], Pick, OnToken) -> Result<(Vec<u32>, usize)>;
 
-/// Day 6 as a bundle of functions.
+/// The day 6 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub last_logits: fn(&Tensor) -> Result<Tensor>,

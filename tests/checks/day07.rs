@@ -18,7 +18,7 @@ pub type Input = (Vec<u32>, usize, usize, Vec<u32>);
 /// Returns the most likely tokens of each step twice: after `choose`, and as pushed.
 pub type TopOfSteps = fn(&Tokenizer, Request, &[&[f32]]) -> Result<Vec<[Vec<(u32, f32)>; 2]>>;
 
-/// Day 7 as a bundle of functions.
+/// The day 7 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub argmax: fn(&[f32]) -> Result<u32>,

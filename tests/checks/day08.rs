@@ -19,7 +19,7 @@ const NEVER: f32 = f32::NEG_INFINITY;
 /// The processors of a pipeline.
 pub type Processors = Vec<Rc<dyn LogitsProcessor>>;
 
-/// Day 8 as a bundle of functions.
+/// The day 8 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub softmax: fn(&[f32]) -> Result<Vec<f32>>,

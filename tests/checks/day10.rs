@@ -69,7 +69,7 @@ impl<C: Cache> Held for Seen<C> {
     }
 }
 
-/// Day 10 as a bundle of functions.
+/// The day 10 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub bytes: fn(&ModelConfig, usize, usize, DType) -> usize,

@@ -21,7 +21,7 @@ pub type Split = (Vec<(Vec<u32>, f32, FinishReason)>, Vec<Beam>, Vec<u32>);
 /// Decides from the prompt and the new tokens whether the text ends.
 pub type Ending<'a> = &'a dyn Fn(&[u32]) -> Result<Option<FinishReason>>;
 
-/// Day 11 as a bundle of functions.
+/// The day 11 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub candidates: fn(&[Beam], &[Vec<f32>], usize) -> Vec<Candidate>,

@@ -42,7 +42,7 @@ pub type Turn = fn(
     &mut dyn Batch,
 ) -> Result<(Vec<Token>, Vec<Text>)>;
 
-/// Day 12 as a bundle of functions. Rows are passed and returned as [`Text`]s.
+/// The day 12 functions under test. Rows are passed and returned as [`Text`]s.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub ragged_mask: fn(&[usize], usize, usize, &Device) -> Result<Tensor>,

@@ -43,7 +43,7 @@ pub trait Decoder<'a> {
     fn block(&mut self) -> Result<Vec<Token>>;
 }
 
-/// Day 13 as a bundle of functions.
+/// The day 13 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub ngram: fn(usize, usize) -> Box<dyn Drafter>,
@@ -388,7 +388,7 @@ pub fn the_latest_earlier_match_is_proposed(day: &Day) -> Outcome {
     let tokens = [7, 8, 1, 7, 8, 2, 3, 7, 8];
     let got = look(&tokens, 2).map(|draft| draft.tokens);
     equal("7 8 1 7 8 2 3 7 8, the last two looked up, K = 2", got, &vec![2, 3])
-        .likely("propose what followed the latest earlier match")?;
+        .likely("propose what followed the most recent earlier match")?;
     let got = look(&tokens, 9).map(|draft| draft.tokens);
     equal("the same, K = 9", got, &vec![2, 3, 7, 8])?;
     equal("4 5 6 never occurred", look(&[4, 5, 6], 4).map(|draft| draft.tokens), &vec![])?;

@@ -34,7 +34,7 @@ pub enum Rule {
 /// The processors that make up a guard rail.
 pub type Rails = Vec<Rc<dyn LogitsProcessor>>;
 
-/// Day 14 as a bundle of functions. An automaton is passed as its pattern and its rule, and reads
+/// The day 14 functions under test. An automaton is passed as its pattern and its rule, and reads
 /// one piece after another.
 #[derive(Clone, Copy)]
 pub struct Day {

@@ -109,7 +109,7 @@ pub struct Seen {
     pub idle: bool,
 }
 
-/// Day 15 as a bundle of functions.
+/// The day 15 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub paddings: fn(usize, usize) -> (usize, usize),

@@ -28,7 +28,7 @@ pub type Waits = (f64, Option<f64>);
 /// the tokens per second.
 pub type Sums = ([f64; 3], Option<[f64; 3]>, f64);
 
-/// Day 16 as a bundle of functions.
+/// The day 16 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub layer_weights: fn(&ModelConfig) -> f64,

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// The weights that a kernel widened, in order.
 pub type Watched = Vec<u32>;
 
-/// Day 17 as a bundle of functions.
+/// The day 17 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub widen: fn(bf16) -> f32,

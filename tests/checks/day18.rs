@@ -29,7 +29,7 @@ pub type Counts = (usize, usize, usize, usize, usize);
 
 type Attend = fn(&[Asked], Strided, Strided, Sight, Range<usize>) -> Vec<Gathered>;
 
-/// Day 18 as a bundle of functions.
+/// The day 18 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub update: fn(Gathered, &[f32], Strided, usize) -> Gathered,

@@ -24,7 +24,7 @@ pub type Rates = (f64, f64);
 /// Q8_0 blocks as bytes.
 pub type Blocks = Vec<Vec<u8>>;
 
-/// Day 19 as a bundle of functions. Blocks are passed and returned as the bytes stored in a file.
+/// The day 19 functions under test. Blocks are passed and returned as the bytes stored in a file.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub quantize_q8_0: fn(&[f32; 32]) -> Result<Vec<u8>>,

@@ -165,7 +165,7 @@ pub struct Visits {
     pub late: Option<(Ask, Arc<Client>)>,
 }
 
-/// Day 20 as a bundle of functions.
+/// The day 20 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub finish_reason: fn(FinishReason) -> &'static str,

@@ -92,7 +92,7 @@ pub type Part = (usize, usize, Vec<u32>);
 type Generate =
     for<'a> fn(&'a dyn Model, &'a Tokenizer, Vec<Request<'a>>, usize, usize) -> Result<Vec<Token>>;
 
-/// Day 21 as a bundle of functions.
+/// The day 21 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub pool: fn(usize, &[PoolDo]) -> Result<PoolSeen>,

@@ -65,7 +65,7 @@ pub struct Served<'a> {
 /// prompt tokens looked up and found.
 pub type Texts = (Vec<Token>, usize, usize, (usize, usize));
 
-/// Day 22 as a bundle of functions.
+/// The day 22 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub hashes: fn(&[u32], usize, &str) -> Vec<u64>,

@@ -94,7 +94,7 @@ pub struct Seen {
     pub preemptions: usize,
 }
 
-/// Day 23 as a bundle of functions.
+/// The day 23 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub run: for<'a> fn(&'a Setup<'a>, Vec<Do>) -> Result<Vec<Seen>>,

@@ -58,7 +58,7 @@ pub type Small = for<'a> fn(
     usize,
 ) -> Box<dyn TreeDrafter + 'a>;
 
-/// Day 24 as a bundle of functions.
+/// The day 24 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub mask: fn(&DraftTree, usize, usize) -> Vec<Vec<u8>>,

@@ -38,7 +38,7 @@ use std::time::Duration;
 /// The result of a check: nothing, or the failure it found.
 pub type Outcome = Result<(), Failure>;
 
-/// A check on a day's code, which is passed as a bundle of functions.
+/// A check on a day's code, which is passed as a struct of functions.
 pub type Check<D> = fn(&D) -> Outcome;
 
 /// A known mistake (it must fail, with its own diagnosis) or a correct variant (it must pass).

@@ -525,7 +525,7 @@ fn a_story_is_written_in_turns() {
     assert_eq!(text.unwrap(), "A cat sat down.\nIt slept.<|endoftext|>A dog ran and ran\nThen");
     let mut chat = Chat::new(dynamic(&model), &tokenizer, story, 512);
     refused(chat.set_system(Some("Be brief.")), &["a story has no system prompt"]);
-    refused(chat.prompt("", 9).map(|_| ()), &["nothing to go on from"]);
+    refused(chat.prompt("", 9).map(|_| ()), &["nothing to continue from"]);
     let mut options = options(&model, 100);
     options.stop_strings = vec!["\n".into()];
     say(&mut chat, "Once upon a time", &mut options);

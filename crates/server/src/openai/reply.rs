@@ -155,7 +155,7 @@ impl Reply {
         choice.finish = delta.finish;
     }
 
-    /// Appends a token and returns its server-sent events, of which there may be none.
+    /// Appends a token and returns its server-sent events, possibly none.
     ///
     /// A chat choice starts with an event that carries the role. Each token with text then produces
     /// one event. The finish reason has an event of its own, as OpenAI's does, because some clients
