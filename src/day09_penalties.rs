@@ -19,7 +19,9 @@ use std::rc::Rc;
 /// If `penalty` isn't finite, or isn't above 0. The message contains `repetition`.
 pub fn repetition_penalty(logits: &mut [f32], tokens: &[u32], penalty: f32) -> Result<()> {
     // task 9.1: Make every token that occurred less likely, whatever the sign of its logit
-    todo!("day 9, task 1: Make every token that occurred less likely, whatever the sign of its logit")
+    todo!(
+        "day 9, task 1: Make every token that occurred less likely, whatever the sign of its logit"
+    )
 }
 
 /// Counts how often each token occurs.

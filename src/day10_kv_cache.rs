@@ -336,9 +336,7 @@ impl SlidingCache {
             bail!("a sliding cache of {window} positions cannot take {held} at once")
         }
         // task 10.10 (optional): Drop the positions that the next token must not see; count them
-        todo!(
-            "day 10, task 10: Drop the positions that the next token must not see; count them"
-        )
+        todo!("day 10, task 10: Drop the positions that the next token must not see; count them")
     }
 }
 

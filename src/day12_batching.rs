@@ -234,9 +234,7 @@ impl Batch for BatchCache {
 
     fn join(&mut self, other: &dyn Batch) -> Result<()> {
         // task 12.10 (optional): Stack the rows of both caches in every layer, in new memory
-        todo!(
-            "day 12, task 10: Stack the rows of both caches in every layer, in new memory"
-        )
+        todo!("day 12, task 10: Stack the rows of both caches in every layer, in new memory")
     }
 }
 

@@ -118,9 +118,7 @@ impl<'a> SpeculativeDecoder<'a> {
         }
         let vocab_size = raw[0].len();
         if let Some(id) = draft.tokens.iter().find(|id| **id as usize >= vocab_size) {
-            bail!(
-                "token id {id} was drafted, but the target's vocabulary has {vocab_size} tokens"
-            )
+            bail!("token id {id} was drafted, but the target's vocabulary has {vocab_size} tokens")
         }
         if let Some(q) = draft.probs.iter().find(|q| q.len() != vocab_size) {
             bail!(

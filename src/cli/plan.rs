@@ -67,10 +67,7 @@ impl Plan {
                 beams == 1 || samples <= beams,
                 "--num-return-sequences is more than --num-beams; lower it or use more beams",
             ),
-            (
-                args.length_penalty.is_finite(),
-                "--length-penalty must be a finite number",
-            ),
+            (args.length_penalty.is_finite(), "--length-penalty must be a finite number"),
             (
                 samples == 1 || beams > 1 || self.samples(),
                 "--num-return-sequences without sampling or beams would give the same text again; \

@@ -194,11 +194,7 @@ fn through_no_layers(day: &Day) -> Outcome {
     for Text { text, echo, .. } in texts()? {
         let ids = (day.text_to_ids)(&tokenizer, &text)?.to_device(table.device())?;
         let logits = (day.score)(&table, &(day.embed)(&table, &ids)?)?;
-        equal(
-            &format!("{text:?}, with no layers"),
-            (day.best_text)(&tokenizer, &logits),
-            &echo,
-        )?;
+        equal(&format!("{text:?}, with no layers"), (day.best_text)(&tokenizer, &logits), &echo)?;
     }
     Ok(())
 }

@@ -332,11 +332,7 @@ pub fn the_block_keeps_its_place_in_the_cache(day: &Day) -> Outcome {
         };
         let got = Tensor::cat(&[piece(0, 3)?, piece(3, 1)?, piece(4, 1)?], 1);
         let input = format!("{name} is layer 3 of a stack; 3 tokens, then 1, then 1");
-        equal(
-            &format!("{input}: layers appended to"),
-            Ok(cache.appended),
-            &vec![3; 3],
-        )?;
+        equal(&format!("{input}: layers appended to"), Ok(cache.appended), &vec![3; 3])?;
         close(&format!("{input}, with a cache, against 5 at once"), got, &want, TOLERANCE)?;
     }
     Ok(())

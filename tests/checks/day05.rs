@@ -561,9 +561,8 @@ fn check_pieces(day: &Day, name: &str) -> Outcome {
     let layers: Vec<usize> = (0..depth(&*model)).collect();
     let input = format!("{name}, 4 tokens, then 1, then 2, with a cache");
     equal(&format!("{input}: layers appended to"), Ok(cache.appended), &layers.repeat(3))?;
-    close(&format!("{input}, against 7 at once"), Tensor::cat(&parts, 1), &want, LOGITS).likely(
-        "pass step and cache to every layer, and take positions from the step, not 0 to T",
-    )
+    close(&format!("{input}, against 7 at once"), Tensor::cat(&parts, 1), &want, LOGITS)
+        .likely("pass step and cache to every layer, and take positions from the step, not 0 to T")
 }
 
 pub fn pieces_equal_the_whole(day: &Day) -> Outcome {

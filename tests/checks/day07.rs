@@ -491,9 +491,8 @@ pub fn the_limit_ends_the_text(day: &Day) -> Outcome {
         request.max_new_tokens = 3;
         Ok(())
     });
-    ends("Once upon a time, at most 3 new", got, "Once upon a", FinishReason::Length, 3).likely(
-        "max_new_tokens counts only generated tokens, not the 2 tokens of the prompt",
-    )
+    ends("Once upon a time, at most 3 new", got, "Once upon a", FinishReason::Length, 3)
+        .likely("max_new_tokens counts only generated tokens, not the 2 tokens of the prompt")
 }
 
 pub fn a_stop_string_crosses_tokens(day: &Day) -> Outcome {

@@ -663,9 +663,8 @@ pub fn rows_of_a_batch_share_the_stream(day: &Day) -> Outcome {
         for (row, (got, want)) in got.into_iter().zip(&want).enumerate() {
             let input = format!("row {row} of {} after manual_seed({seed})", prompts.len());
             let as_far = want[..got.len().min(want.len())].to_vec();
-            equal_tokens(&input, Ok(got), &as_far, &[]).likely(
-                "torch draws for every row at every step, even for rows that have ended",
-            )?;
+            equal_tokens(&input, Ok(got), &as_far, &[])
+                .likely("torch draws for every row at every step, even for rows that have ended")?;
         }
     }
     Ok(())

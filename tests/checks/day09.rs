@@ -374,9 +374,7 @@ pub fn the_scope_of_each(day: &Day) -> Outcome {
         on(frequency),
         &[2.0, 2.0, 1.0, 1.5, 2.0],
     )
-    .likely(
-        "the frequency penalty counts generated tokens only: input.tokens[input.prompt_len..]",
-    )
+    .likely("the frequency penalty counts generated tokens only: input.tokens[input.prompt_len..]")
 }
 
 pub fn ngrams_of_the_prompt_count(day: &Day) -> Outcome {

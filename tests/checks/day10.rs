@@ -225,8 +225,9 @@ pub fn writing_in_place_by_hand(day: &Day) -> Outcome {
     let buffer = Tensor::zeros((1, 2, 4, 1), DType::F32, &Device::Cpu)?;
     let two = Tensor::new(&[[[[1f32], [2.]], [[5.], [6.]]]], &Device::Cpu)?;
     let input = "a buffer of 4 positions, 2 heads of width 1: positions 1, 2 and 5, 6 written at 0";
-    bits_equal(input, (day.write_at)(&buffer, &two, 0), &two)
-        .likely("the view ends with the last position written: the rest of the buffer isn't text")?;
+    bits_equal(input, (day.write_at)(&buffer, &two, 0), &two).likely(
+        "the view ends with the last position written: the rest of the buffer isn't text",
+    )?;
     let one = Tensor::new(&[[[[3f32]], [[7.]]]], &Device::Cpu)?;
     let want = Tensor::new(&[[[[1f32], [2.], [3.]], [[5.], [6.], [7.]]]], &Device::Cpu)?;
     let got = (day.write_at)(&buffer, &one, 2);
@@ -367,8 +368,12 @@ pub fn later_appends_stay_in_place(day: &Day) -> Outcome {
         holds(&input, &*cache, &rows(&[&one, &other]))?;
         equal(&format!("{input}: positions returned"), all.k.dim(2), &(next as usize))?;
         let stays = [address(&all.k)?, address(&all.v)?] == at;
-        equal(&format!("{input}: are keys and values still at the same address?"), Ok(stays), &true)
-            .likely("a static cache writes into its buffer, so that no token needs new memory")?;
+        equal(
+            &format!("{input}: are keys and values still at the same address?"),
+            Ok(stays),
+            &true,
+        )
+        .likely("a static cache writes into its buffer, so that no token needs new memory")?;
     }
     Ok(())
 }
@@ -1078,8 +1083,7 @@ pub fn sliding_by_hand(day: &Day) -> Outcome {
         let k = feed(&mut *cache, &new)?.k;
         record.push((k.dim(2)?, cache.len(), cache.num_evicted()));
     }
-    let input =
-        "Sliding(3), positions 1 2, then 3, 4, 5: positions returned, len and \
+    let input = "Sliding(3), positions 1 2, then 3, 4, 5: positions returned, len and \
             num_evicted after each append";
     let want = vec![(2, 2, Some(0)), (3, 3, Some(1)), (3, 4, Some(2)), (3, 5, Some(3))];
     equal(input, Ok(record), &want)

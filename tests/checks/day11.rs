@@ -890,8 +890,9 @@ pub fn a_dead_end_ends_only_its_beam(day: &Day) -> Outcome {
     ];
     let input = "EOS .1, A .5, B .4; after A nothing is allowed, after B .9 .05 .05; 2 beams, at \
         most 3 new";
-    texts(input, search(false), &want, TOLERANCE)
-        .likely("a row that is all -inf has no candidates: its beam ends and the other continues")?;
+    texts(input, search(false), &want, TOLERANCE).likely(
+        "a row that is all -inf has no candidates: its beam ends and the other continues",
+    )?;
     refused("nothing is ever allowed; 2 beams", search(true), &[])
 }
 

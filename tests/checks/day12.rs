@@ -455,8 +455,12 @@ pub fn two_steps_by_hand(day: &Day) -> Outcome {
     let want = vec![(0, 4, false), (1, 5, true), (2, 7, false)];
     equal(&format!("{input}: (row, token, ended) of the first step"), Ok(got), &want)?;
     let got: Vec<Vec<u32>> = after.iter().map(|text| text.tokens.clone()).collect();
-    equal(&format!("{input}: the rows afterwards"), Ok(got), &vec![vec![1, 2, 3, 4], vec![7, 6, 7]])
-        .likely("a finished row leaves, and the others continue")?;
+    equal(
+        &format!("{input}: the rows afterwards"),
+        Ok(got),
+        &vec![vec![1, 2, 3, 4], vec![7, 6, 7]],
+    )
+    .likely("a finished row leaves, and the others continue")?;
     let (tokens, after) = (day.turn)(&model, &tokenizer, &after, 4, &[5], &mut cache)?;
     let got: Vec<u32> = tokens.iter().map(|token| token.id).collect();
     equal(&format!("{input}: tokens of the second step"), Ok(got), &vec![5, 8])?;

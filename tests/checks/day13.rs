@@ -906,12 +906,8 @@ pub fn the_context_ends_the_text_as_without_drafts(day: &Day) -> Outcome {
     let drafter = (day.ngram)(2, 2048);
     let setup = Setup { target, tokenizer: &tokenizer, request, drafter, k: 4 };
     let got = speculate(&mut *(day.decoder)(setup)?)?;
-    same_text(
-        "GPT-2, a prompt of 240 tokens, 24 new ones requested, a context of 256",
-        &got,
-        &want,
-    )
-    .likely("drafts must not go past the context, which has room for 17 more tokens")
+    same_text("GPT-2, a prompt of 240 tokens, 24 new ones requested, a context of 256", &got, &want)
+        .likely("drafts must not go past the context, which has room for 17 more tokens")
 }
 
 pub fn the_text_ends_inside_a_block(day: &Day) -> Outcome {

@@ -260,9 +260,8 @@ fn may_choose(day: &Day, choices: &[&str], cases: &[(&str, &[&str], &[&str])]) -
 
 pub fn a_token_leaves_a_choice(day: &Day) -> Outcome {
     let pieces = &["y", "ye", "yes", "yesterday", "n", "e", "not", "s", " yes"];
-    may_choose(day, &["yes", "no"], &[("", pieces, &["y", "ye", "yes", "n"])]).likely(
-        "the text plus the token must be the beginning of a choice, or a whole choice",
-    )?;
+    may_choose(day, &["yes", "no"], &[("", pieces, &["y", "ye", "yes", "n"])])
+        .likely("the text plus the token must be the beginning of a choice, or a whole choice")?;
     let pieces = &["es", "e", "est", "s", "y", "yes"];
     may_choose(day, &["yes", "no"], &[("y", pieces, &["es", "e"])])?;
     let pieces = &["t", " ", "t yet", "s", "no"];
@@ -1387,9 +1386,8 @@ pub fn sequences_of_ids(day: &Day) -> Outcome {
     ] {
         let what =
             format!("[1, 2, 3], [2, 5] and [6] blocked, after {tokens:?}: the forbidden ids");
-        equal(&what, forbidden(tokens, all), &want.to_vec()).likely(
-            "the last id of a sequence is forbidden only right after the others",
-        )?;
+        equal(&what, forbidden(tokens, all), &want.to_vec())
+            .likely("the last id of a sequence is forbidden only right after the others")?;
     }
     equal("an empty sequence blocks nothing", forbidden(&[1], &[&[]]), &vec![])?;
     let got = forbidden(&[1], &[&[], &[1, 4]]);

@@ -925,8 +925,7 @@ pub fn a_job_is_cancelled_everywhere(day: &Day) -> Outcome {
     script.extend([Do::Step, Do::Step, Do::Step, Do::CancelJob(0)]);
     script.extend(turns(12));
     let (seen, log) = drive(day, (3, 8), &jobs, script)?;
-    let input =
-        "three places: two choices of job 0 run, two wait in the queue, and it is canceled";
+    let input = "three places: two choices of job 0 run, two wait in the queue, and it is canceled";
     let seen = &seen[6];
     equal(
         &format!("{input}: (in the queue, rows)"),
@@ -1118,9 +1117,9 @@ pub fn cancelled_rows_leave_before_it_waits(day: &Day) -> Outcome {
     let rows: Vec<usize> = loads.iter().take(6).map(|load| load.1 + load.2).collect();
     equal(&format!("{input}: rows after each of six turns"), Ok(rows), &vec![2, 2, 2, 2, 1, 0])
         .likely(
-        "a canceled row has left `rows`, but the scheduler keeps it and its cache until its \
+            "a canceled row has left `rows`, but the scheduler keeps it and its cache until its \
                 next step: ask `is_idle`",
-    )?;
+        )?;
     equal(&format!("{input}: what the second client receives"), Ok(late.1.choices()), &vec![cat(0)])
 }
 

@@ -924,10 +924,9 @@ pub fn samples_share_their_prompt(day: &Day) -> Outcome {
     let input = "story-3m, 4 samples of one prompt, blocks of 4: tokens by row";
     let want = want?;
     let new: usize = want.values().map(|ids| ids.len() - 1).sum();
-    equal(input, tokens.map(|tokens| by_row(&tokens)), &want)
-        .likely(
-            "each sample is what it would be alone, even though they share the prompt's blocks",
-        )?;
+    equal(input, tokens.map(|tokens| by_row(&tokens)), &want).likely(
+        "each sample is what it would be alone, even though they share the prompt's blocks",
+    )?;
     let one = Request::new(model.config(), &prompt[..1], 3, Box::new(argmax));
     let two = Request::new(model.config(), &prompt[..1], 3, Box::new(argmax));
     (day.generate)(&model, &tokenizer, vec![one, two], 40, 4)?; // nothing to share in one token

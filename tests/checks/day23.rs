@@ -409,8 +409,7 @@ pub fn a_known_prefix_is_not_scheduled(day: &Day) -> Outcome {
             prefixes,
         };
         let same = Ask { id: 1, ..Ask::new(0, 14, 4) };
-        let script =
-            [running(&[14]), vec![Do::Submit(same), Do::PlanWaiting(99)]].concat();
+        let script = [running(&[14]), vec![Do::Submit(same), Do::PlanWaiting(99)]].concat();
         Ok(plan(&(day.run)(&setup, script)?))
     };
     let input = "a prompt of 14 runs and arrives again, blocks of 4: the plan";
@@ -667,10 +666,9 @@ pub fn sampled_it_equals_alone(day: &Day) -> Outcome {
         };
         let input = format!("story-230k, sampled, {blocks} blocks of 4, 7 tokens per step");
         let (got, _) = serve(day, &input, &setup, &arrivals, None)?;
-        equal(&format!("{input}: tokens by row"), Ok(got), &want)
-            .likely(
-                "a preempted text continues where it stopped: no random number is drawn twice",
-            )?;
+        equal(&format!("{input}: tokens by row"), Ok(got), &want).likely(
+            "a preempted text continues where it stopped: no random number is drawn twice",
+        )?;
     }
     Ok(())
 }

@@ -796,12 +796,8 @@ pub fn no_processor_runs_after_an_eos(day: &Day) -> Outcome {
     let what = "the same tree, and the prompt's last token, 1, is EOS";
     let (tokens, asked) = one_block(day, &[1], None)?;
     let want = (vec![3, 1], vec![(vec![0, 1], 5), (vec![0, 1, 3], 4)]);
-    equal(
-        &format!("{what}: the tokens, and a processor's input"),
-        Ok((ids(&tokens), asked)),
-        &want,
-    )
-    .likely("the root is the prompt's last token: an EOS there ends nothing")
+    equal(&format!("{what}: the tokens, and a processor's input"), Ok((ids(&tokens), asked)), &want)
+        .likely("the root is the prompt's last token: an EOS there ends nothing")
 }
 
 fn input(tokens: &[u32]) -> ProcessorInput<'_> {

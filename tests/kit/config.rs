@@ -357,10 +357,7 @@ fn what_a_stranger_wrote_is_shown_escaped_and_short() {
 fn nonsense_is_refused_by_name() {
     for (more, says) in [
         (json!({"hidden_size": 0}), "hidden_size is 0"),
-        (
-            json!({"hidden_size": 26}),
-            "hidden_size is 26, not a multiple of num_attention_heads, 4",
-        ),
+        (json!({"hidden_size": 26}), "hidden_size is 26, not a multiple of num_attention_heads, 4"),
         (json!({"num_key_value_heads": 3}), "not a multiple of num_key_value_heads, 3"),
         (json!({"head_dim": 7}), "head_dim is 7"),
         (json!({"max_position_embeddings": 1u64 << 40}), "no model has"),

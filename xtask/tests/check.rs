@@ -118,10 +118,7 @@ fn a_program_that_dies_or_hangs_is_told_in_words() {
     );
     let mut command = fake.command(&["check", "day0"]);
     let (out, _, code) = common::texts(command.env("CANDECODE_CHECK_LIMIT", "1").output().unwrap());
-    assert!(
-        out.contains("✗ ran too long: task_0_1_is_one\nstopped after 1 s."),
-        "{out}"
-    );
+    assert!(out.contains("✗ ran too long: task_0_1_is_one\nstopped after 1 s."), "{out}");
     assert_eq!((last_line(&out), code), ("1 passed, 1 failed", 1));
     assert_eq!(
         common::files(&fake.path("target/candecode/work")),

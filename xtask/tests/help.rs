@@ -130,10 +130,7 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
     assert!(out.contains(given), "the reference's code needs no check: {out}");
     fake.say(&["check", "day0"]);
     let (out, _, _) = fake.say(&["list"]);
-    assert!(
-        out.contains("✓ passed            day 0  one                    1 of 1 task"),
-        "{out}"
-    );
+    assert!(out.contains("✓ passed            day 0  one                    1 of 1 task"), "{out}");
     assert!(out.contains("1 of 2 days yours, 3 of 3 tasks;"), "{out}");
     assert!(out.ends_with("\nEvery core task is done.\n"), "{out}");
 

@@ -41,7 +41,8 @@ pub fn item(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String
     if !all[opened].ends_with('{') {
         return Ok(above(all, start, docs)..opened + 1);
     }
-    let end = (opened..all.len()).find(|&i| all[i] == closing).ok_or("can't find this item's end")?;
+    let end =
+        (opened..all.len()).find(|&i| all[i] == closing).ok_or("can't find this item's end")?;
     Ok(above(all, start, docs)..end + 1)
 }
 

@@ -39,9 +39,9 @@ impl Mix {
             (CodeOf::Reader, CodeOf::Reference) => Ok(Mix::Mine),
             (CodeOf::Reader, CodeOf::Reader) => Ok(Mix::AllMine),
             (CodeOf::Reference, CodeOf::Reference) => Ok(Mix::Reference),
-            (CodeOf::Reference, CodeOf::Reader) => Err(usage(
-                "--solution ref uses the reference for every day: omit --rest mine",
-            )),
+            (CodeOf::Reference, CodeOf::Reader) => {
+                Err(usage("--solution ref uses the reference for every day: omit --rest mine"))
+            }
         }
     }
 
