@@ -332,7 +332,7 @@ pub fn quantized_linear(x: &Tensor, w: &QuantizedMatrix) -> Result<Tensor> {
     let mut shape = x.dims().to_vec();
     match shape.last_mut() {
         Some(last) if *last == inner => *last = out,
-        _ => bail!("linear: x is {:?}, its last dimension must be {inner}", x.shape()),
+        _ => bail!("linear: x has shape {:?}, but its last dimension must be {inner}", x.shape()),
     }
     let mut rows = Vec::new();
     for row in x.reshape(((), inner))?.to_vec2::<f32>()? {

@@ -28,7 +28,7 @@ pub struct Day {
     pub dry: fn(&mut [f32], &[u32], f32, f32, usize),
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;

@@ -80,7 +80,7 @@ fn requests<'a>(prompts: &[Vec<u32>], most: usize, eos: &[u32]) -> Vec<Request<'
     prompts.iter().enumerate().map(|(id, prompt)| request(id, prompt, most, eos)).collect()
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;

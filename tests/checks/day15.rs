@@ -120,7 +120,7 @@ pub struct Day {
 /// A text for `backfill`: the length it may grow to, and the turns it stays in the batch.
 pub type Text = (usize, usize);
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;

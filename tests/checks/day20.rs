@@ -177,7 +177,7 @@ pub struct Day {
 /// The number of turns after which `run` counts as stuck.
 pub const MOST_TURNS: usize = 500;
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;

@@ -68,7 +68,7 @@ fn a_file_is_read_back_and_any_other_is_refused() {
     for cut in 0..json.len() - 1 {
         refused(
             NgramTable::from_json(&json[..cut], &own),
-            &["no table of n-grams, or a damaged one"],
+            &["not a table of n-grams, or damaged"],
         );
     }
     let version = json.replace("version 1", "version 2");
