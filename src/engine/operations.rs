@@ -360,7 +360,7 @@ impl Ops for Fast {
         }
         let how = kernels::describe();
         if self.yours.attention {
-            format!("products fast ({how}), attention plain")
+            format!("fast for products ({how}), plain for attention")
         } else {
             format!("fast ({how})")
         }

@@ -335,9 +335,7 @@ pub fn a_strided_prompt_is_stored_in_order(day: &Day) -> Outcome {
                 Ok(contiguous),
                 &(true, true),
             )
-            .likely(
-                "clone() of a view is the same view; make the first append contiguous, too",
-            )?;
+            .likely("clone() of a view is the same view; make the first append contiguous, too")?;
         }
         cache.truncate(0)?;
     }
