@@ -76,10 +76,10 @@ fn a_file_is_read_back_and_any_other_is_refused() {
     }
     for row in ["[-1,2]", "[1.5,2]", "[\"a\",2]", "7", "null"] {
         let damaged = json.replace("\"rows\":[", &format!("\"rows\":[{row},"));
-        refused(NgramTable::from_json(&damaged, &own), &["a damaged one"]);
+        refused(NgramTable::from_json(&damaged, &own), &["or damaged"]);
     }
     let huge = json.replace("\"rows\":[", &format!("\"rows\":[{}", "[1,2],".repeat(1 << 20)));
-    refused(NgramTable::from_json(&huge, &own), &["1048576 at most"]);
+    refused(NgramTable::from_json(&huge, &own), &["the maximum is 1048576"]);
 }
 
 /// Generates after `prompt` with a table that drafts `k` tokens at a time. Returns the new ids, and
