@@ -60,7 +60,7 @@ struct Yours {
 }
 
 impl Yours {
-    /// Determines this from the features that the crate was compiled with.
+    /// Determines these flags from the features that the crate was compiled with.
     fn now() -> Self {
         let yours = |days: &[usize]| days.iter().any(|day| !DAYS[*day].reference);
         Self {

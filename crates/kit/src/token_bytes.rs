@@ -67,7 +67,7 @@ impl TokenBytes {
                     }
                     steps.push(Step::Replace { from: from.into(), to: text("content").into() });
                 }
-                // This affects only the start of the text, which is part of the prompt.
+                // Such a `Strip` affects only the start of the text, which is part of the prompt.
                 "Strip" if fused && number("stop") == 0 => {}
                 "Strip" if !fused && !bytes_joined => {
                     let Some(of) = text("content").chars().next() else { return depends() };
