@@ -204,7 +204,7 @@ pub fn presence_and_frequency_by_hand(day: &Day) -> Outcome {
     let logits = [1.0, 1.0, -1.0, 1.0];
     // Token 0 occurs three times, token 2 once.
     let cases = [
-        // Goes first because it tells the most mistakes apart.
+        // This case is first because it tells the most mistakes apart.
         ((0.5, 0.25), [-0.25, 1.0, -1.75, 1.0]),
         ((0.5, 0.0), [0.5, 1.0, -1.5, 1.0]),
         ((0.0, 0.25), [0.25, 1.0, -1.25, 1.0]),

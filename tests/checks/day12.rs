@@ -636,7 +636,7 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     refused("a prompt of 7, a context of 6", run(3, &[vec![1; 7], vec![1]], keep()), &["context"])
 }
 
-// f32 sums through six layers in a different order. The logits are around 10 (as on day 5).
+// Tolerance: as on day 5, six layers of f32 sums in a different order, with logits near 10.
 const LOGITS: f32 = 1e-4;
 // A different order of summation could flip a choice closer than this. Every golden keeps this
 // margin.
@@ -833,7 +833,7 @@ pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
         let failed = std::mem::take(&mut rows[1]);
         let want = vec![healthy[0].clone(), vec![], healthy[2].clone()];
         equal(&format!("{input}: the tokens of rows 0 and 2"), Ok(rows), &want)
-            .likely("they must be what they'd be if row 1 hadn't failed")?;
+            .likely("a failure in row 1 must not change the other rows")?;
         let ends = |tokens: &[Token]| -> Vec<(Option<FinishReason>, Option<String>)> {
             tokens.iter().map(|token| (token.finish, token.error.clone())).collect()
         };

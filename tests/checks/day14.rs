@@ -406,7 +406,7 @@ pub fn begins_in_the_prompt(day: &Day) -> Outcome {
             the prompt: the state"
         );
         equal(&what, state(&tokens, prompt_len), &want)
-            .likely("a block list reads the prompt too")?;
+            .likely("a block list reads the prompt, too")?;
     }
     // EOS in the prompt isn't text, and neither is an id that the model has but the tokenizer
     // doesn't.
@@ -1291,7 +1291,7 @@ pub fn every_loop(day: &Day) -> Outcome {
         ensure(
             &what,
             contains(&text, b"playg"),
-            "not even its beginning is: the rail blocks too much",
+            "the text doesn't even contain \"playg\": the rail blocks too much",
         )?;
     }
     equal("\"playground\" blocked: with drafts the text is the same", Ok(drafted), &plain)

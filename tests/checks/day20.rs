@@ -285,8 +285,8 @@ macro_rules! implementation {
                         held.send(job(&late));
                         day::wait_for_ends(&[late.1]);
                     }
-                    // Also ends a loop that waits in vain for one more job. The pause keeps the
-                    // outcome of a known mistake from depending on which thread is first.
+                    // This also ends a loop that waits in vain for one more job. The pause keeps
+                    // the outcome of a known mistake from depending on which thread is first.
                     day::rest(200);
                     held.let_go();
                 });
