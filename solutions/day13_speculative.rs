@@ -326,7 +326,7 @@ pub fn overlap(p: &[f32], q: &[f32]) -> f32 {
 /// Drafts with a smaller model that shares the target's tokenizer, and keeps a cache of
 /// its own.
 pub struct ModelDrafter<'a> {
-    /// The small model and its cache, which mustn't be a sliding one.
+    /// The small model and its cache, which must not be a sliding one.
     pub cached: Cached<'a>,
     /// Processors for the small model's logits. They should be the target's own:
     /// otherwise q is far from p, and drafts are rejected more often.

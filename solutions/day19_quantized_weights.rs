@@ -332,7 +332,7 @@ pub fn quantized_linear(x: &Tensor, w: &QuantizedMatrix) -> Result<Tensor> {
     let mut shape = x.dims().to_vec();
     match shape.last_mut() {
         Some(last) if *last == inner => *last = out,
-        _ => bail!("linear: x is {:?}, its last dimension must be {inner}", x.shape()),
+        _ => bail!("linear: x has shape {:?}, but its last dimension must be {inner}", x.shape()),
     }
     let mut rows = Vec::new();
     for row in x.reshape(((), inner))?.to_vec2::<f32>()? {
@@ -514,8 +514,8 @@ pub fn closer_block_q4_0(x: &[f32; BLOCK_SIZE]) -> Result<BlockQ4_0> {
     // <solution>
     let first = quantize_block_q4_0(x)?;
     let mut best = first;
-    // The extreme needn't be exactly 8 steps: try 6 to 9.5. A scale beyond f16 makes the error NaN,
-    // which is never smaller.
+    // The extreme doesn't have to be exactly 8 steps: try 6 to 9.5. A scale beyond f16 makes the
+    // error NaN, which is never smaller.
     for steps in 60..=95 {
         let scale = f16::from_f32(first.scale.to_f32() * 80.0 / steps as f32);
         let integer = |value: f32| ((value / scale.to_f32()).round() + 8.0) as u8;

@@ -183,8 +183,8 @@ impl<'a> ServingLoop<'a> {
     }
 
     /// Adds a job to the queue, or sends it [`JobError::Busy`] if `max_queue` jobs are
-    /// already waiting. A job that needn't wait is always accepted: the queue is empty,
-    /// and the scheduler [has a place](ServingLoop::has_place).
+    /// already waiting. A job that doesn't have to wait is always accepted: the queue
+    /// is empty, and the scheduler [has a place](ServingLoop::has_place).
     pub fn accept(&mut self, job: Job) {
         // task 20.4: Queue the job, or refuse it
         todo!("day 20, task 4: Queue the job, or refuse it")
@@ -192,8 +192,8 @@ impl<'a> ServingLoop<'a> {
 
     /// Removes and returns the next job in the queue: the first that doesn't have its
     /// share of the places yet. In a large batch no job gets all of them, so that the
-    /// next client needn't wait until one of its rows ends. Also drops jobs from the
-    /// queue whose clients have disconnected.
+    /// next client doesn't have to wait until one of its rows ends. Also drops jobs
+    /// from the queue whose clients have disconnected.
     fn take_turn(&mut self) -> Option<WaitingJob> {
         self.queue.retain(|waiting| !waiting.job.connection.is_closed());
         let share = self.max_batch - self.max_batch / 8;

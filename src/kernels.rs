@@ -138,7 +138,7 @@ pub fn quantized_linear(x: &Tensor, weights: &[TiledWeights<'_>]) -> Result<Vec<
 /// Returns the length of the rows of `x`.
 fn width(x: &Tensor) -> Result<usize> {
     match x.dim(D::Minus1)? {
-        0 => bail!("linear: x is {:?}, which has no numbers", x.shape()),
+        0 => bail!("linear: x has shape {:?}, which has no elements", x.shape()),
         width => Ok(width),
     }
 }
@@ -172,7 +172,7 @@ fn products(
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
     let (shape, width) = (x.shape(), weight.dims1()?);
     if width == 0 || x.dims().last() != Some(&width) {
-        bail!("rms_norm: x is {shape:?}, the weight has {width} numbers")
+        bail!("rms_norm: x has shape {shape:?}, but the weight has {width} numbers")
     }
     let weight = weight.to_dtype(DType::F32)?.contiguous()?;
     on_cpu(&[x, &weight], |of| {

@@ -1,5 +1,5 @@
-//! N-grams counted from a corpus: the token that usually follows the last one, two or three. A
-//! drafter for models without a smaller version to draft with.
+//! N-grams counted from a corpus: the token that most often follows 1 to 3 others. A drafter for
+//! models without a smaller version to draft with.
 
 use crate::day13_speculative::one_hot;
 use crate::kit::draft::{Draft, Drafter};
@@ -17,7 +17,7 @@ const LEAST_COUNT: u32 = 3;
 /// Maximum number of rows in a table.
 const MOST_ROWS: usize = 1 << 20;
 
-/// Maximum size of a corpus, in bytes, whose counts still fit in memory.
+/// Maximum size of a corpus, in bytes, chosen so that its counts fit in memory.
 const LARGEST_CORPUS: usize = 16 << 20;
 
 /// The format marker at the start of the file.
@@ -51,7 +51,7 @@ pub fn texts(corpus: &str, json_lines: bool) -> Result<Vec<String>> {
     }
     ensure!(
         corpus.len() <= LARGEST_CORPUS,
-        "the corpus is longer than {} MiB; give a part of it",
+        "the corpus is larger than {} MiB; use only part of it",
         LARGEST_CORPUS >> 20
     );
     let all: Vec<String> = if json_lines {
@@ -59,7 +59,7 @@ pub fn texts(corpus: &str, json_lines: bool) -> Result<Vec<String>> {
         let text = |(i, line)| -> Result<String> {
             let line: Line = serde_json::from_str(line)
                 .ok()
-                .with_context(|| format!("line {} is not JSON with a field text", i + 1))?;
+                .with_context(|| format!("line {} is not JSON with a \"text\" field", i + 1))?;
             Ok(line.text)
         };
         lines.map(text).collect::<Result<_>>()?
@@ -76,7 +76,7 @@ impl NgramTable {
     /// frequent. Ties go to the smallest id. N-grams don't cross from one text into the next.
     ///
     /// # Errors
-    /// If a text can't be encoded, or no context occurs three times.
+    /// If a text can't be encoded, no context occurs three times, or there are too many n-grams.
     pub fn count(texts: &[String], tokenizer: &Tokenizer) -> Result<Self> {
         let mut counts: HashMap<Vec<u32>, BTreeMap<u32, u32>> = HashMap::new();
         for text in texts {
@@ -97,11 +97,11 @@ impl NgramTable {
         let next: HashMap<_, _> = counts.into_iter().filter_map(likeliest).collect();
         ensure!(
             !next.is_empty(),
-            "no token occurs {LEAST_COUNT} times in it: give a longer corpus"
+            "no token occurs {LEAST_COUNT} times in the corpus; use a longer one"
         );
         ensure!(
             next.len() <= MOST_ROWS,
-            "more than {MOST_ROWS} n-grams; give a part of the corpus"
+            "more than {MOST_ROWS} n-grams; use only part of the corpus"
         );
         Ok(Self { next })
     }
@@ -139,10 +139,10 @@ impl NgramTable {
     /// Parses the output of [`NgramTable::to_json`].
     ///
     /// # Errors
-    /// If it has another format, is damaged or too large, or was counted with another tokenizer.
+    /// If its format or tokenizer is a different one, or it is damaged or too large.
     pub fn from_json(json: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let file: File = serde_json::from_str(json).ok().context(
-            "this is no table of n-grams, or a damaged one; --count-ngrams makes one from a corpus",
+            "not a table of n-grams, or damaged; use --count-ngrams to make one from a corpus",
         )?;
         ensure!(
             file.format == FORMAT,
@@ -150,7 +150,7 @@ impl NgramTable {
         );
         ensure!(
             file.tokenizer == format!("{:016x}", tokenizer.fingerprint()),
-            "this table was counted with another tokenizer; make one for this model with \
+            "this table was made with a different tokenizer; make one for this model with \
                 --count-ngrams"
         );
         ensure!(
@@ -179,7 +179,7 @@ impl NgramTable {
 }
 
 /// Drafts the usual continuation, token by token. The draft ends at a context that isn't in the
-/// corpus.
+/// table.
 pub struct TableDrafter<'a> {
     /// The n-gram table.
     pub table: &'a NgramTable,

@@ -1,5 +1,5 @@
-//! Every implementation of [`Ops`], and the choice among them. This is the only file that knows
-//! both the days and the kernels.
+//! Every implementation of [`Ops`], and the choice among them. This is where a model gets either
+//! the days' code or the kernels.
 //!
 //! [`choose`] is called once, when a model is opened. Only `Yours::now` checks which days the
 //! reader has written. By default, no kernel replaces those days, so the reader's code runs.
@@ -22,14 +22,13 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Kernels {
-    /// The days' own code: candle's `matmul` for products, and days 1 to 4 for everything else,
-    /// operation by operation.
+    /// The days' own code, operation by operation, with candle's `matmul` for products.
     Plain,
     /// candle-nn's fused operations. They run on every device, and are the default on Metal and
     /// CUDA.
     Candle,
-    /// The kernels of this repository, for the CPU, where they are the default. They read each
-    /// weight once, and the cache without copying it.
+    /// This repository's CPU kernels, the default on the CPU. They read each weight once, and the
+    /// cache without copying it.
     Fast,
     /// Day 17's kernel for products with f32 and bf16 weights, and day 18's attention. Everything
     /// else uses plain code.
@@ -61,7 +60,7 @@ struct Yours {
 }
 
 impl Yours {
-    /// Determines this from the features that the crate was compiled with.
+    /// Determines these flags from the features that the crate was compiled with.
     fn now() -> Self {
         let yours = |days: &[usize]| days.iter().any(|day| !DAYS[*day].reference);
         Self {
@@ -357,11 +356,11 @@ impl Ops for Fast {
 
     fn describe(&self, cpu: bool) -> String {
         if !cpu {
-            return "plain (the fast ones are for the CPU)".to_string();
+            return "plain (the fast kernels are for the CPU)".to_string();
         }
         let how = kernels::describe();
         if self.yours.attention {
-            format!("products fast ({how}), attention plain")
+            format!("fast for products ({how}), plain for attention")
         } else {
             format!("fast ({how})")
         }
@@ -403,17 +402,17 @@ impl Ops for Mine {
     fn describe(&self, cpu: bool) -> String {
         if !cpu {
             // Metal. On other devices, these kernels return an error.
-            return "products day 17's, attention plain".to_string();
+            return "day 17's for products, plain for attention".to_string();
         }
-        format!("those of days 17 and 18 ({} threads)", kernels::threads())
+        format!("from days 17 and 18 ({} threads)", kernels::threads())
     }
 }
 
-/// Runs a tiny product with day 17's kernel and a tiny attention with day 18's, so that an
+/// Runs a tiny product with day 17's kernel and tiny attention passes with day 18's, so that an
 /// unfinished task is reported before anything is loaded or printed. Weights have type `dtype`.
 ///
 /// # Errors
-/// If the kernel returns an error.
+/// If a kernel returns an error.
 ///
 /// # Panics
 /// If a task isn't written yet.
@@ -440,7 +439,7 @@ fn product_shape(x: &Tensor, w: &Weight) -> Result<Vec<usize>> {
     let mut shape = x.dims().to_vec();
     match shape.last_mut() {
         Some(last) if *last == inner => *last = out,
-        _ => bail!("linear: x is {:?}, its last dimension must be {inner}", x.shape()),
+        _ => bail!("linear: x has shape {:?}, but its last dimension must be {inner}", x.shape()),
     }
     Ok(shape)
 }

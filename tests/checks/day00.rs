@@ -23,7 +23,7 @@ pub struct Day {
     pub nearest: fn(&Tensor, u32, usize) -> Result<Vec<u32>>,
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;

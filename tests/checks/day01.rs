@@ -20,7 +20,7 @@ pub struct Day {
     pub sinks: fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>, &Tensor) -> Result<Tensor>,
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;

@@ -28,7 +28,7 @@ pub struct Day {
     pub to_halves: fn(&Tensor, usize) -> Result<Tensor>,
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;

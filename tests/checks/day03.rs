@@ -26,7 +26,7 @@ pub struct Day {
     pub gelu_mlp: fn(&Tensor, &[Linear; 2]) -> Result<Tensor>,
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;

@@ -49,7 +49,7 @@ pub struct Day {
     pub fused: fn(FusedAttention, &Tensor, &Step, &mut dyn Cache) -> Result<Tensor>,
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use candecode::day05_model as given;

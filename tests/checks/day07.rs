@@ -43,7 +43,7 @@ pub struct Day {
     pub score: fn(&dyn Model, &[u32], &[u32]) -> Result<Vec<f32>>,
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;

@@ -28,7 +28,7 @@ pub struct Day {
     pub dry: fn(&mut [f32], &[u32], f32, f32, usize),
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;
@@ -204,7 +204,7 @@ pub fn presence_and_frequency_by_hand(day: &Day) -> Outcome {
     let logits = [1.0, 1.0, -1.0, 1.0];
     // Token 0 occurs three times, token 2 once.
     let cases = [
-        // Goes first because it tells the most mistakes apart.
+        // This case is first because it tells the most mistakes apart.
         ((0.5, 0.25), [-0.25, 1.0, -1.75, 1.0]),
         ((0.5, 0.0), [0.5, 1.0, -1.5, 1.0]),
         ((0.0, 0.25), [0.25, 1.0, -1.25, 1.0]),

@@ -81,7 +81,7 @@ pub struct Day {
     pub pick_cache: fn(&[&[u32]], &[u32]) -> Option<usize>,
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use candecode::engine::CacheKind;
@@ -103,7 +103,7 @@ macro_rules! implementation {
                     cache: code::SlidingCache::new(layers, window),
                     held: |cache, layer| cache.layers.held(layer),
                 }),
-                CacheKind::Paged { .. } => unreachable!("pages are day 21's"),
+                CacheKind::Paged { .. } => unreachable!("paged caches are checked on day 21"),
             },
             logits: |model, cache, calls| {
                 let mut cached = code::Cached::new(model, cache);
@@ -205,7 +205,7 @@ pub fn growing_anything(day: &Day) -> Outcome {
 }
 
 pub fn an_append_copies_the_old_positions_once(day: &Day) -> Outcome {
-    // Counted rather than timed: a variable's history lists every tensor computed from it.
+    // Counted rather than timed: sorted_nodes lists all tensors between variable and result.
     let (held, new) = (64, 64);
     let old = Var::from_tensor(&Tensor::zeros((1, 2, held, 4), DType::F32, &Device::Cpu)?)?;
     let more = Tensor::ones((1, 2, new, 4), DType::F32, &Device::Cpu)?;
@@ -215,7 +215,7 @@ pub fn an_append_copies_the_old_positions_once(day: &Day) -> Outcome {
     // Other correct solutions use two or three full-size tensors. Copying once per new position
     // would take 48.
     let otherwise = format!(
-        "got    tensors with {computed} numbers in total, {times} times the result\n  want   the \
+        "got    {computed} numbers in total, {times} times the size of the result\n  want   the \
             old positions copied once, regardless of how many are new"
     );
     ensure("64 positions appended to 64 others at once", times <= 10, &otherwise)
@@ -224,14 +224,14 @@ pub fn an_append_copies_the_old_positions_once(day: &Day) -> Outcome {
 pub fn writing_in_place_by_hand(day: &Day) -> Outcome {
     let buffer = Tensor::zeros((1, 2, 4, 1), DType::F32, &Device::Cpu)?;
     let two = Tensor::new(&[[[[1f32], [2.]], [[5.], [6.]]]], &Device::Cpu)?;
-    let input = "a buffer of 4 positions, 2 heads of width 1: positions 1, 2 and 5, 6 written at 0";
+    let input = "a buffer of 4 positions, 2 heads of width 1: values 1, 2 and 5, 6 written at 0";
     bits_equal(input, (day.write_at)(&buffer, &two, 0), &two).likely(
         "the view ends with the last position written: the rest of the buffer isn't text",
     )?;
     let one = Tensor::new(&[[[[3f32]], [[7.]]]], &Device::Cpu)?;
     let want = Tensor::new(&[[[[1f32], [2.], [3.]], [[5.], [6.], [7.]]]], &Device::Cpu)?;
     let got = (day.write_at)(&buffer, &one, 2);
-    bits_equal(&format!("{input}; then positions 3 and 7 at 2"), got, &want)?;
+    bits_equal(&format!("{input}; then values 3 and 7 at 2"), got, &want)?;
     let want =
         Tensor::new(&[[[[1f32], [2.], [3.], [0.]], [[5.], [6.], [7.], [0.]]]], &Device::Cpu)?;
     bits_equal("the buffer itself after that", Ok(buffer), &want)
@@ -314,7 +314,7 @@ pub fn a_strided_prompt_is_stored_in_order(day: &Day) -> Outcome {
     let mut random = Random::new(107);
     let mut cache = (day.new)(CacheKind::Dynamic, LAYERS);
     for what in ["an empty cache", "a cache truncated to 0"] {
-        let input = format!("{what}, and strided keys and values of (2, 2, 5, 3)");
+        let input = format!("{what}, and strided keys and values of shape (2, 2, 5, 3)");
         let mut given = Vec::new();
         for layer in 0..LAYERS {
             let k = random.tensor(&[2, 5, 2, 3])?.transpose(1, 2)?;
@@ -336,9 +336,7 @@ pub fn a_strided_prompt_is_stored_in_order(day: &Day) -> Outcome {
                 Ok(contiguous),
                 &(true, true),
             )
-            .likely(
-                "clone() of a view is the same view; the first append must be made contiguous, too",
-            )?;
+            .likely("clone() of a view is the same view; make the first append contiguous, too")?;
         }
         cache.truncate(0)?;
     }
@@ -453,7 +451,7 @@ pub fn truncate_keeps_the_first_positions(day: &Day) -> Outcome {
         cache.truncate(3)?;
         let input = format!("{kind:?}: rows 1 to 5 and 11 to 15, truncated to 3");
         holds(&input, &*cache, &rows(&[&[1, 2, 3], &[11, 12, 13]]))
-            .likely("the newest positions are the rejected ones")?;
+            .likely("truncate drops the newest positions and keeps the oldest")?;
         feed(&mut *cache, &rows(&[&[6], &[16]]))?;
         let want = rows(&[&[1, 2, 3, 6], &[11, 12, 13, 16]]);
         holds(&format!("{input}, then 6 and 16"), &*cache, &want)?;
@@ -503,7 +501,7 @@ pub fn what_was_taken_back_leaves_no_trace(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Applies one random operation to both, and returns a line describing it.
+/// Applies one random operation to both `cache` and `plain`, and returns a description of it.
 fn operate(random: &mut Random, cache: &mut dyn Held, plain: &mut Rows) -> Result<String> {
     let (b, len) = (plain.len(), plain[0].len());
     if random.below(3) == 0 && len > 0 {
@@ -696,7 +694,7 @@ pub fn no_logits_of_nothing(day: &Day) -> Outcome {
     refused("token 100 of a vocabulary of 100", ask(&[100], 1), &[])
 }
 
-/// A model whose second pass fails, either before its last layer has appended or after it.
+/// A model whose second pass fails, either before the last layer appends to the cache or after.
 struct Faulty {
     model: Witness,
     between_layers: bool,
@@ -854,7 +852,7 @@ pub fn a_window_past_the_context(day: &Day) -> Outcome {
             let first = len.max(context).saturating_sub(context).div_ceil(stride) * stride;
             let want: Vec<(u32, u32)> = text[first..len].iter().copied().zip(0..).collect();
             let input =
-                format!("{input}: the (token, position) pairs that the choice of token {len} sees");
+                format!("{input}: the (token, position) pairs seen when token {len} is chosen");
             equal(&input, Ok(pass.seen[0].clone()), &want)?;
         }
     }
@@ -901,7 +899,7 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     refused("a prompt of 9, a context of 8", run(3, &[1; 9]), &["context"])
 }
 
-// f32 sums through six layers in a different order. The logits are around 10 (as on day 5).
+// Tolerance: as on day 5, six layers of f32 sums in a different order, with logits near 10.
 const LOGITS: f32 = 1e-4;
 
 pub fn load(name: &str, dtype: DType) -> Result<Box<dyn Model>> {
@@ -983,8 +981,8 @@ pub fn logits_equal_transformers(day: &Day) -> Outcome {
 }
 
 pub fn a_window_that_moves_is_recomputed(day: &Day) -> Outcome {
-    // Day 7's golden: transformers' forward on the cropped ids, context 256, stride 64. Starts at
-    // the 250th token. The window moves at the 257th.
+    // Day 7's golden: transformers' forward on the cropped ids, context 256, stride 64. The
+    // first call has 250 tokens. The window moves at 257 tokens.
     let case = read(&golden_json("day07")?["windowed"][0], "");
     let text = [case.prompt.clone(), case.new_ids].concat();
     let model = load(&case.model, DType::F32)?;
@@ -1051,8 +1049,8 @@ pub fn half_precision_stays_near(day: &Day) -> Outcome {
             within(&format!("{}, a cache of {dtype:?}", case.model), &got, &f32s, bound)?;
             let held = cache.0.held(0)?.map(|held| held.k.dtype());
             equal("the type of the stored keys", Ok(held), &Some(dtype))?;
-            // The weights. On the CPU the activations stay f32 and the files are already bf16. On
-            // an accelerator everything is in half precision.
+            // Now the weights. On the CPU the activations stay f32 and the files are already bf16.
+            // On an accelerator everything is in half precision.
             let model = load(&case.model, dtype)?;
             let bound = if device()?.is_cpu() { 1e-3 } else { 2.0 * bound };
             let got = forced(&*model, case, &mut *new(CacheKind::Dynamic))?;
@@ -1070,8 +1068,8 @@ fn still_holds(input: &str, cache: &dyn Held, len: usize, rows: &Rows) -> Outcom
         let Some(got) = cache.held(layer)? else {
             return ensure(input, false, &format!("got    nothing, in layer {layer}"));
         };
-        bits_equal(&format!("{input}: keys of layer {layer}, then"), Ok(got.k), &k)?;
-        bits_equal(&format!("{input}: values of layer {layer}, then"), Ok(got.v), &v)?;
+        bits_equal(&format!("{input}: keys held in layer {layer}"), Ok(got.k), &k)?;
+        bits_equal(&format!("{input}: values held in layer {layer}"), Ok(got.v), &v)?;
     }
     Ok(())
 }
@@ -1107,7 +1105,7 @@ pub fn what_has_slid_is_not_truncated(day: &Day) -> Outcome {
     equal("Sliding(4), 4 positions: num_evicted", Ok(cache.num_evicted()), &Some(1))?;
     refused("Sliding(4), 4 positions, one evicted, truncated to 3", cache.truncate(3), &[])?;
     refused("Sliding(4), 4 positions, one evicted, truncated to 5", cache.truncate(5), &[])?;
-    let input = "Sliding(4), 4 positions, one evicted, truncated to 4, its len";
+    let input = "Sliding(4), 4 positions, one evicted, truncated to 4";
     if let Err(error) = cache.truncate(4) {
         let error = candecode::kit::error::plain(&error);
         let want = "want   no error: truncate(len()) removes nothing";
@@ -1140,7 +1138,7 @@ pub fn a_sliding_text_sees_its_last_tokens(day: &Day) -> Outcome {
                 pairs seen when it is chosen"
             );
             equal(&input, Ok(pass.seen[0].clone()), &want)
-                .likely("positions keep increasing: the keys in the cache already have theirs")?;
+                .likely("positions keep increasing: RoPE was already applied to the cached keys")?;
         }
     }
     Ok(())
@@ -1165,7 +1163,7 @@ pub fn what_has_evicted_is_only_extended(day: &Day) -> Outcome {
     )?;
     let refuse = |what: &str, then: &[u32], n| {
         refused(&format!("{input} {what}"), run(then, n).map(|_| ()), &[])
-            .likely("evicted positions can't be recomputed: the tokens they depend on are gone")
+            .likely("positions can't be recomputed: the keys and values they attend to are evicted")
     };
     refuse("11 12 13 24", &[11, 12, 13, 24], 1)?;
     refuse("11 12 13", &[11, 12, 13], 1)?;
@@ -1199,7 +1197,7 @@ pub fn sliding_equals_a_banded_mask(day: &Day) -> Outcome {
         let got = Tensor::new(all[at + 1 - case.prompt.len()].as_slice(), want.device());
         let input = format!(
             "story-230k, Sliding(64), logits of position {at}, against \
-            transformers' one pass with a banded mask"
+            transformers in one pass with a banded mask"
         );
         close(&input, got, &want.i(i)?, LOGITS)?;
     }
@@ -1247,7 +1245,7 @@ pub fn gpt2_does_not_slide(day: &Day) -> Outcome {
     let cache = (day.new)(CacheKind::Sliding(256), model.config().num_hidden_layers);
     let got = (day.generate)(&*model, &tokenizer, request(&*model, &[5, 6], 3), cache);
     refused("story-gpt2-1m with a sliding cache", ids(got), &["RoPE"])?;
-    // A RoPE model can slide, from the first token on.
+    // A RoPE model can use a sliding cache.
     let model = load("story-230k", DType::F32)?;
     let cache = (day.new)(CacheKind::Sliding(8), model.config().num_hidden_layers);
     let got = (day.generate)(&*model, &tokenizer, request(&*model, &[5, 6, 7], 12), cache);

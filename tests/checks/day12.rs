@@ -80,7 +80,7 @@ fn requests<'a>(prompts: &[Vec<u32>], most: usize, eos: &[u32]) -> Vec<Request<'
     prompts.iter().enumerate().map(|(id, prompt)| request(id, prompt, most, eos)).collect()
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;
@@ -640,7 +640,7 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     refused("a prompt of 7, a context of 6", run(3, &[vec![1; 7], vec![1]], keep()), &["context"])
 }
 
-// f32 sums through six layers in a different order. The logits are around 10 (as on day 5).
+// Tolerance: as on day 5, six layers of f32 sums in a different order, with logits near 10.
 const LOGITS: f32 = 1e-4;
 // A different order of summation could flip a choice closer than this. Every golden keeps this
 // margin.
@@ -837,7 +837,7 @@ pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
         let failed = std::mem::take(&mut rows[1]);
         let want = vec![healthy[0].clone(), vec![], healthy[2].clone()];
         equal(&format!("{input}: the tokens of rows 0 and 2"), Ok(rows), &want)
-            .likely("they must be what they'd be if row 1 hadn't failed")?;
+            .likely("a failure in row 1 must not change the other rows")?;
         let ends = |tokens: &[Token]| -> Vec<(Option<FinishReason>, Option<String>)> {
             tokens.iter().map(|token| (token.finish, token.error.clone())).collect()
         };

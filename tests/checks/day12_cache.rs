@@ -75,7 +75,7 @@ pub fn beams_that_fork(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Applies one random operation to both, and returns a line describing it.
+/// Applies one random operation to both `cache` and `plain`, and returns a description of it.
 fn operate(
     random: &mut Random,
     cache: &mut dyn Batch,

@@ -57,7 +57,7 @@ pub struct Day {
     pub small: Small,
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use candecode::day10_kv_cache::Cached;

@@ -63,7 +63,7 @@ pub struct Day {
     pub forced: fn(&str, &[&[u8]]) -> Result<Vec<Vec<u8>>>,
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;
@@ -405,7 +405,7 @@ pub fn begins_in_the_prompt(day: &Day) -> Outcome {
             the prompt: the state"
         );
         equal(&what, state(&tokens, prompt_len), &want)
-            .likely("a block list reads the prompt too")?;
+            .likely("a block list reads the prompt, too")?;
     }
     // EOS in the prompt isn't text, and neither is an id that the model has but the tokenizer
     // doesn't.
@@ -1290,7 +1290,7 @@ pub fn every_loop(day: &Day) -> Outcome {
         ensure(
             &what,
             contains(&text, b"playg"),
-            "not even its beginning is: the rail blocks too much",
+            "the text doesn't even contain \"playg\": the rail blocks too much",
         )?;
     }
     equal("\"playground\" blocked: with drafts the text is the same", Ok(drafted), &plain)

@@ -120,7 +120,7 @@ pub struct Day {
 /// A text for `backfill`: the length it may grow to, and the turns it stays in the batch.
 pub type Text = (usize, usize);
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;
@@ -670,7 +670,7 @@ pub fn a_failed_row_ends_alone(day: &Day) -> Outcome {
         };
         let failed = got.remove(&1).unwrap_or_default();
         equal(&format!("{input}: the tokens of the others, idle"), Ok((got, idle)), &want)
-            .likely("they must be what they are without request 1")?;
+            .likely("both must be the same as without request 1")?;
         let ends: Vec<_> = failed.iter().map(|t| (t.finish, t.error.is_some())).collect();
         let mut want = vec![(None, false); new];
         want.push((Some(FinishReason::Failed), true));

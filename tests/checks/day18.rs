@@ -45,7 +45,7 @@ pub struct Day {
     pub merge_finished: fn((&[f32], f32), (&[f32], f32)) -> (Vec<f32>, f32),
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;

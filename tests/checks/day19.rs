@@ -53,7 +53,7 @@ pub struct Day {
     pub largest_score_error: fn(&[f32], &[f32]) -> Result<f32>,
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use candle_core::Device;

@@ -177,7 +177,7 @@ pub struct Day {
 /// The number of turns after which `run` counts as stuck.
 pub const MOST_TURNS: usize = 500;
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;
@@ -285,8 +285,8 @@ macro_rules! implementation {
                         held.send(job(&late));
                         day::wait_for_ends(&[late.1]);
                     }
-                    // Also ends a loop that waits in vain for one more job. The pause keeps the
-                    // outcome of a known mistake from depending on which thread is first.
+                    // This also ends a loop that waits in vain for one more job. The pause keeps
+                    // the outcome of a known mistake from depending on which thread is first.
                     day::rest(200);
                     held.let_go();
                 });

@@ -76,7 +76,7 @@ pub struct Day {
     pub order: fn(&[Vec<u32>], &[(Vec<u32>, &'static str)], usize) -> Result<Vec<usize>>,
 }
 
-/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+/// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;

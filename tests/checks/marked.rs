@@ -56,8 +56,8 @@ pub fn holds(
     for layer in 0..LAYERS {
         let (k, v) = marked(rows, layer)?;
         let got = held(layer)?;
-        bits_equal(&format!("{input}: keys of layer {layer}, then"), Ok(got.k), &k)?;
-        bits_equal(&format!("{input}: values of layer {layer}, then"), Ok(got.v), &v)?;
+        bits_equal(&format!("{input}: keys held in layer {layer}"), Ok(got.k), &k)?;
+        bits_equal(&format!("{input}: values held in layer {layer}"), Ok(got.v), &v)?;
     }
     Ok(())
 }

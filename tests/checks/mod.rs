@@ -210,7 +210,7 @@ pub fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
     text.replace("tests/../src/", "src/").replace(r"tests\../src/", "src/")
 }
 
-/// Generates a day's tests. `day::Day` is the bundle, and `implementation!` fills it from a module:
+/// Generates a day's tests. `implementation!` builds a `day::Day` from a module:
 /// `src/dayNN_*.rs` with the feature `mine`, otherwise the library's. The runner compiles the
 /// program again with the cfg `mistakes`, for the file generated from `tests/mistakes/`, which
 /// provides `stub()`, `mistakes()` and `variants()`.

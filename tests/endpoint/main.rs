@@ -244,7 +244,7 @@ fn an_address_with_v1_is_the_same() {
 #[test]
 fn what_was_said_before_a_stream_broke_stays() {
     for (manner, words) in [
-        (Manner::Breaks, "the stream broke off after 1 event"),
+        (Manner::Breaks, "the stream was cut off after 1 event"),
         (Manner::EndsEarly, "the stream ended early, after "),
         (Manner::ErrorInside, "the engine has died"),
     ] {

@@ -9,7 +9,7 @@ fn a_message_shows_what_a_terminal_would_obey() {
         ("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}"),
         ("two\nlines\r\t\0", "two\\nlines\\r\\t\\0"),
         ("\u{9b}2J \u{7f}", "\\u{9b}2J \\u{7f}"), // C1 and DEL
-        ("\u{202e}gnp.exe\u{2028}", "\\u{202e}gnp.exe\\u{2028}"), // text direction
+        ("\u{202e}gnp.exe\u{2028}", "\\u{202e}gnp.exe\\u{2028}"), // text direction, line separator
         ("it's \"C:\\x\" e\u{301} 日 हि 🦙", "it's \"C:\\x\" e\u{301} 日 हि 🦙"),
     ] {
         assert_eq!(shown(text), want);

@@ -264,9 +264,9 @@ fn a_damaged_header_is_told_in_words() {
         (
             tensor(json!([1u64 << 40, 1u64 << 40]), 4),
             4,
-            "a tensor's shape has more elements than any file",
+            "a tensor's shape is too large for any file",
         ),
-        (tensor(json!([2]), 4), 4, "a tensor has another number of bytes than its shape says"),
+        (tensor(json!([2]), 4), 4, "a tensor's size in bytes doesn't match its shape"),
         (tensor(json!([2]), 8), 4, "it is not as long as its header says"),
         ("not JSON".to_string(), 4, "its header is not a list of tensors in JSON"),
     ] {

@@ -44,7 +44,7 @@ fn lines_of_json_have_a_field_text() {
     {
         refused(texts(corpus, lines), &["the corpus has no text"]);
     }
-    refused(texts(&"a ".repeat(9 << 20), false), &["longer than 16 MiB"]);
+    refused(texts(&"a ".repeat(9 << 20), false), &["larger than 16 MiB"]);
 }
 
 #[test]
@@ -63,13 +63,10 @@ fn a_file_is_read_back_and_any_other_is_refused() {
     vocab[&a] = 1001.into();
     vocab[&b] = 1000.into();
     let other = Tokenizer::from_bytes(other.to_string().as_bytes()).unwrap();
-    refused(NgramTable::from_json(&json, &other), &["another tokenizer"]);
+    refused(NgramTable::from_json(&json, &other), &["different tokenizer"]);
 
     for cut in 0..json.len() - 1 {
-        refused(
-            NgramTable::from_json(&json[..cut], &own),
-            &["no table of n-grams, or a damaged one"],
-        );
+        refused(NgramTable::from_json(&json[..cut], &own), &["not a table of n-grams, or damaged"]);
     }
     let version = json.replace("version 1", "version 2");
     refused(NgramTable::from_json(&version, &own), &["the format is not"]);
@@ -79,10 +76,10 @@ fn a_file_is_read_back_and_any_other_is_refused() {
     }
     for row in ["[-1,2]", "[1.5,2]", "[\"a\",2]", "7", "null"] {
         let damaged = json.replace("\"rows\":[", &format!("\"rows\":[{row},"));
-        refused(NgramTable::from_json(&damaged, &own), &["a damaged one"]);
+        refused(NgramTable::from_json(&damaged, &own), &["or damaged"]);
     }
     let huge = json.replace("\"rows\":[", &format!("\"rows\":[{}", "[1,2],".repeat(1 << 20)));
-    refused(NgramTable::from_json(&huge, &own), &["1048576 at most"]);
+    refused(NgramTable::from_json(&huge, &own), &["the maximum is 1048576"]);
 }
 
 /// Generates after `prompt` with a table that drafts `k` tokens at a time. Returns the new ids, and

@@ -170,7 +170,7 @@ fn quantized_numbers_are_refused() {
     save(&folder, "model.safetensors", &[("a.matrix", &codes)]);
     let weights = candecode::formats::open_weights(&folder.0, DType::F32, &CPU).unwrap();
     let got = weights.matrix("a.matrix", 2, 2).map_err(Into::into);
-    refused(got, &["tensor a.matrix is stored as U8", "nothing quantized"]);
+    refused(got, &["tensor a.matrix is stored as U8", "no quantized types"]);
 }
 
 #[test]

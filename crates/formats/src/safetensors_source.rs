@@ -87,8 +87,8 @@ impl TensorSource for SafetensorsSource {
         let dtype = DType::try_from(info.dtype);
         if !matches!(dtype, Ok(DType::F32 | DType::BF16 | DType::F16 | DType::F64)) {
             bail!(
-                "tensor {} is stored as {:?}; candecode reads f64, f32, bf16 and f16, nothing \
-                    quantized",
+                "tensor {} is stored as {:?}; candecode reads only f64, f32, bf16 and f16 \
+                    from safetensors, no quantized types",
                 shown(stored),
                 info.dtype
             )
@@ -128,14 +128,14 @@ fn damage(error: &SafeTensorError) -> String {
     use SafeTensorError as E;
     match error {
         E::HeaderTooSmall | E::InvalidHeaderLength => "it ends inside its header".into(),
-        E::HeaderTooLarge => "its header would be longer than 100 MB".into(),
+        E::HeaderTooLarge => "it claims a header longer than 100 MB".into(),
         E::MetadataIncompleteBuffer => "it is not as long as its header says".into(),
         E::InvalidHeader(_) | E::InvalidHeaderDeserialization(_) => {
             "its header is not a list of tensors in JSON".into()
         }
         E::InvalidOffset(tensor) => format!("tensor {} has an invalid offset", shown(tensor)),
-        E::TensorInvalidInfo => "a tensor has another number of bytes than its shape says".into(),
-        E::ValidationOverflow => "a tensor's shape has more elements than any file".into(),
+        E::TensorInvalidInfo => "a tensor's size in bytes doesn't match its shape".into(),
+        E::ValidationOverflow => "a tensor's shape is too large for any file".into(),
         _ => "its header is invalid".into(),
     }
 }

@@ -1,6 +1,6 @@
 //! A loop that a macro unrolls, before LLVM's optimizer runs.
 
-/// A loop from 0 to a constant, with at most 8 iterations. Arrays that its variable indexes stay in
+/// A loop from 0 to a constant, with at most 8 iterations. Arrays indexed by its variable stay in
 /// registers. The compiler would unroll the loop, too, but if it is large, only after it has put
 /// the arrays in memory.
 ///

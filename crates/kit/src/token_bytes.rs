@@ -48,7 +48,7 @@ impl TokenBytes {
             let number = |key: &str| part[key].as_u64().unwrap_or(0) as usize;
             let kind = text("type");
             let depends =
-                || Err(format!("what its {kind} decoder does to a token depends on others"));
+                || Err(format!("its {kind} decoder changes a token depending on its neighbors"));
             match kind {
                 "Fuse" => fused = true,
                 "Replace" => {
@@ -67,7 +67,7 @@ impl TokenBytes {
                     }
                     steps.push(Step::Replace { from: from.into(), to: text("content").into() });
                 }
-                // This affects only the start of the text, which is part of the prompt.
+                // Such a `Strip` affects only the start of the text, which is part of the prompt.
                 "Strip" if fused && number("stop") == 0 => {}
                 "Strip" if !fused && !bytes_joined => {
                     let Some(of) = text("content").chars().next() else { return depends() };
@@ -97,7 +97,7 @@ impl TokenBytes {
         Ok(Self(steps))
     }
 
-    /// Returns the bytes of a token as spelled in the vocabulary, except at the start of the text.
+    /// Returns the bytes that a token, spelled as in the vocabulary, adds after the text's start.
     pub fn bytes(&self, token: &str) -> Vec<u8> {
         let mut part = Part::Text(token.into());
         for step in &self.0 {

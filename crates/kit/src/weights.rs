@@ -224,8 +224,8 @@ impl Weights {
     /// Loads a matrix `(out, in)` in the weight format.
     ///
     /// # Errors
-    /// Same as [`Weights::tensor`]. When quantizing, also if the row length is not a multiple of the
-    /// block size, or a value is infinite or NaN.
+    /// Same as [`Weights::tensor`]. When quantizing, also if the row length is not a multiple of
+    /// the block size, or a value is infinite or NaN.
     pub fn matrix(&self, name: &str, out: usize, inner: usize) -> Result<Weight> {
         match self.load_quantized(name, out, inner)? {
             Some(matrix) => Ok(self.arranged(matrix)),

@@ -217,7 +217,10 @@ fn every_block_of_the_pool_comes_back() {
 /// salt finds nothing, and in a small pool a text's last blocks are evicted before its first ones.
 #[test]
 fn a_text_finds_blocks_that_an_earlier_one_has_filled() {
-    let text = |tokens: std::ops::Range<u32>, prompt: usize, salt: &str| json!({ "tokens": tokens.collect::<Vec<u32>>(), "prompt": prompt, "salt": salt });
+    let text = |tokens: std::ops::Range<u32>, prompt: usize, salt: &str| {
+        let tokens: Vec<u32> = tokens.collect();
+        json!({ "tokens": tokens, "prompt": prompt, "salt": salt })
+    };
     let found = |blocks: usize, texts: Value| -> Vec<Value> {
         let answer =
             ask(json!({ "ask": "prefixes", "blocks": blocks, "block_size": 4, "texts": texts }));

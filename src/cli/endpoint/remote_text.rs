@@ -46,7 +46,7 @@ pub struct RemoteText {
 pub struct Received {
     /// The response's choices, in order.
     pub texts: Vec<RemoteText>,
-    /// The line of `--stats`.
+    /// The line that `--stats` prints.
     pub stats: String,
     /// Whether Ctrl-C ended the request.
     pub stopped: bool,
@@ -143,7 +143,7 @@ pub fn receive(
     let (mut first, mut usage, mut done, mut pieces) = (None, None, false, 0);
     for event in client.stream(path, body, most)? {
         let noun = if pieces == 1 { "event" } else { "events" };
-        let broken = || format!("the stream broke off after {pieces} {noun} with text");
+        let broken = || format!("the stream was cut off after {pieces} {noun} with text");
         let event = event.with_context(broken)?;
         if event == "[DONE]" {
             done = true;
@@ -162,7 +162,7 @@ pub fn receive(
         for choice in json["choices"].as_array().into_iter().flatten() {
             let index = choice["index"].as_u64().unwrap_or(0) as usize;
             let Some(text) = texts.get_mut(index) else {
-                bail!("the server sent choice {index}, but only {n} were requested")
+                bail!("the server sent choice index {index}; number requested: {n}")
             };
             let piece = take(text, choice);
             ensure!(
@@ -186,7 +186,7 @@ pub fn receive(
     let ended = texts.iter().all(|text| text.finish_reason.is_some());
     ensure!(
         done || ended || stopped,
-        "the stream ended early, after {pieces} events with text; is the server still running?"
+        "the stream ended early, after {pieces} event(s) with text; is the server still running?"
     );
     let prefill_s = first.unwrap_or_default();
     let decode_s = began.elapsed().as_secs_f64() - prefill_s;
@@ -200,7 +200,7 @@ pub fn receive(
             let rate = if decode_s > 0.0 { later / decode_s } else { 0.0 };
             format!("prompt {prompt} tokens, new {new}; {first}, then {rate:.0} tokens/s")
         }
-        None => format!("{first}, all after {:.2} s", prefill_s + decode_s),
+        None => format!("{first}, done after {:.2} s", prefill_s + decode_s),
     };
     Ok(Received { texts, stats, stopped })
 }
@@ -221,7 +221,7 @@ fn take(text: &mut RemoteText, choice: &Value) -> String {
     }
     let word = |value: &Value| value.as_str().unwrap_or_default().to_string();
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
-    // Completions use parallel lists; chats, and llama.cpp always, use one entry per token.
+    // Completions use parallel lists; chats (and llama.cpp for both), one entry per token.
     let logprobs = &choice["logprobs"];
     text.tokens.extend(list(&logprobs["tokens"]).iter().map(word));
     text.logprobs.extend(list(&logprobs["token_logprobs"]).iter().map(number));

@@ -140,7 +140,8 @@ pub fn diagnoses(units: &[Unit]) {
     let mut rest: Vec<&Unit> = units.iter().filter(known).collect();
     if rest.is_empty() {
         let task = units.first().and_then(Unit::task).unwrap_or_default();
-        say!("\nNone of the known mistakes produces this result. Next: cargo xtask hint --task {task}");
+        let next = format!("cargo xtask hint --task {task}");
+        say!("\nNone of the known mistakes produces this result. Next: {next}");
     }
     while let Some(first) = rest.first().copied() {
         let (alike, others) = rest.into_iter().partition(|unit| cause(unit) == cause(first));
