@@ -42,7 +42,7 @@ pub trait Ops: Debug + Send + Sync {
     /// Computes attention of new queries over everything that the cache holds for a layer: `q` is
     /// `(B, H, T, D)`, keys and values are `(B, Hkv, S + T, D)`, `mask` is `(B or 1, 1, T, S + T)`,
     /// u8, 1 = may attend, and the result is `(B, H, T, D)`. Without a mask, attention is causal:
-    /// the queries are the last `T` of all positions, and each sees itself and everything before it.
+    /// the queries are the last `T` of all positions, and each sees itself and all before it.
     ///
     /// # Errors
     /// If the shapes don't match.
