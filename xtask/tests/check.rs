@@ -137,7 +137,7 @@ fn bad_usage_says_what_to_do() {
         (&["check", "--task", "one"], "error: no task `one`: use the day and the task's number"),
         (
             &["check", "--solution", "ref", "--rest", "mine"],
-            "error: --solution ref takes every day",
+            "error: --solution ref uses the reference for every day",
         ),
         (&["check", "--device", "tpu"], "error: unknown device \"tpu\"; choose cpu, metal or cuda"),
         (&["check", "--solution", "theirs"], "error: invalid value 'theirs'"),

@@ -26,7 +26,7 @@ fn a_score_is_kept_and_stands_next_to_the_next_one() {
         "  tokens per second               12\n",
         "  time to first token        0.250 s\n",
         "  texts               equal to transformers\n",
-        "serves them (all yours)",
+        "day 7's loop (all yours)\n",
         "are served: day 10\n",
         "Next: task 0.1 in src/day00_one.rs",
     ] {
