@@ -158,8 +158,8 @@ fn medusa_heads_and_trees_are_checked_before_the_model_is_loaded() {
     let config = folder.0.join("config.json");
     refused(&["--medusa", config.to_str().unwrap()], 1, "not a safetensors file");
     refused(&["--medusa", "--draft-tree", "1x1x1x1x1"], 2, "4 Medusa heads");
-    refused(&["--medusa", "--draft-tree", "9x9x9"], 1, "room for 511");
-    refused(&["--draft-tree", "600"], 1, "room for 511");
+    refused(&["--medusa", "--draft-tree", "9x9x9"], 1, "room for only 511");
+    refused(&["--draft-tree", "600"], 1, "room for only 511");
     for shape in ["", "x", "3x", "3x0", "2x-1", "1.5", "99999999999999999999"] {
         refused(&[&format!("--draft-tree={shape}")], 2, "a shape is the number of children");
     }

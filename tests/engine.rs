@@ -175,7 +175,7 @@ fn bad_requests_are_refused() {
     refused("Once", &SamplingParams { temperature: 1.0, top_p: 0.0, ..greedy(5) }, "top_p");
     refused("Once", &SamplingParams { repetition_penalty: 0.0, ..greedy(5) }, "repetition_penalty");
     refused("Once", &SamplingParams { block: vec![" ".into()], ..greedy(5) }, "empty");
-    refused("Once", &SamplingParams { allow_regex: Some("(".into()), ..greedy(5) }, "refused");
+    refused("Once", &SamplingParams { allow_regex: Some("(".into()), ..greedy(5) }, "unclosed");
     let error = engine.generate_batch(&PROMPTS, &[greedy(1), greedy(1)]).unwrap_err();
     assert!(error.to_string().contains("3 prompts need as many parameters"), "{error}");
     assert!(engine.generate_batch(&[], &[greedy(1)]).is_err());

@@ -174,7 +174,7 @@ fn what_is_no_hub_is_told_apart() {
 fn a_cache_that_cannot_be_written_is_said() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("in-the-way"));
     std::fs::write(&home.0, "a file in the way").unwrap();
-    failed(&fetch(&home, &hub), &["could not be written to", "HF_HOME moves it"]);
+    failed(&fetch(&home, &hub), &["could not be written to", "Set HF_HOME"]);
     std::fs::remove_file(&home.0).unwrap();
     std::fs::create_dir_all(home.repo()).unwrap();
     std::fs::write(home.repo().join("blobs"), "a file in the way").unwrap();

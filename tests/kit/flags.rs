@@ -55,7 +55,7 @@ fn any_sampling_flag_alone_turns_sampling_on() {
     }
     assert!(!plan(&["--temperature", "0"]).samples());
     let both = Plan::new(&args(&["--temperature", "0", "--top-k", "5"]), 1);
-    refused(both, &["--temperature 0 is greedy"]);
+    refused(both, &["--temperature 0 means greedy"]);
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn values_that_make_no_sense_together_are_refused() {
         ("--draft-ngram --cache sliding", "--cache sliding is for one prompt"),
         ("--top-logprobs 2 --loop day6", "--top-logprobs is for the loops of days 7, 10"),
         ("--draft-ngram --temperature 1 --rng torch", "need --rng chacha"),
-        ("--kernels mine --dtype f16", "--kernels mine does not read"),
+        ("--kernels mine --dtype f16", "--kernels mine doesn't support"),
         ("--template-date 2026-01-31", "are for chat templates"),
         ("--min-new-tokens 9 --max-new-tokens 8", "--min-new-tokens is more than"),
     ] {
@@ -332,14 +332,14 @@ fn habits_from_other_engines_work_or_say_what_to_use() {
         (["--num-return-sequences", "-1"], "give a whole number from "),
         (["--num-draft-tokens", "-1"], "give a whole number from "),
         (["--top-logprobs", "-1"], "give a whole number from "),
-        (["--prompt-ids", "-5"], "it is not a token id"),
+        (["--prompt-ids", "-5"], "not a token id"),
         (["--temperature", "1e-50"], "an f32 goes from 1e-45"),
         (["--temperature", "1e-300"], "an f32 goes from 1e-45"),
         (["--temperature", "1e39"], "an f32 goes from 1e-45"),
         (["--repetition-penalty", "1e-46"], "an f32 goes from 1e-45"),
         (["--frequency-penalty", "-1e39"], "an f32 goes from 1e-45"),
-        (["--prompt-ids", "[]"], "it is not a token id"),
-        (["--stop-token-ids", "</s>"], "it is not a token id"),
+        (["--prompt-ids", "[]"], "not a token id"),
+        (["--stop-token-ids", "</s>"], "not a token id"),
     ] {
         let error = parse(&flags).unwrap_err();
         assert!(error.contains(says), "{flags:?}: {error}");
