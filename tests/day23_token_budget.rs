@@ -29,6 +29,7 @@ checks::tests! {
     task_23_5_running_sequences_spend_first => day::running_sequences_spend_first,
     task_23_5_a_preempted_sequence_waits_a_step => day::a_preempted_sequence_waits_a_step,
     task_23_5_no_step_exceeds_the_budget => day::no_step_exceeds_the_budget,
+    task_23_6_full_blocks_are_remembered => day::full_blocks_are_remembered,
     task_23_6_a_piece_leads_to_no_token => day::a_piece_leads_to_no_token,
     task_23_6_every_sequence_equals_transformers => day::every_sequence_equals_hf,
     task_23_6_with_few_blocks_too => day::with_few_blocks_too,

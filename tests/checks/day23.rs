@@ -380,6 +380,11 @@ pub fn prompts_start_while_blocks_are_left(day: &Day) -> Outcome {
             "first come, first served: a prompt that doesn't fit holds nothing, and the rest wait",
         )?;
     }
+    let script = vec![submit(0, 8, 1), submit(1, 8, 9), Do::PlanWaiting(99)];
+    let input = "5 blocks of 4; prompts of 8 and 8 wait, 1 and 9 new tokens: the plan";
+    let got = planned(day, 5, (1000, 9), script).map(|seen| plan(&seen));
+    equal(input, got, &vec![(0, 0, 8), (1, 0, 8)])
+        .likely("a text starts if all its tokens fit; its future tokens aren't counted")?;
     // All tokens that a text already has need blocks. Future tokens don't.
     for (blocks, want, free) in [(7, vec![(0, 0, 16), (1, 0, 4)], 2), (6, vec![(0, 0, 16)], 2)] {
         let script = vec![submit(0, 16, 1), submit(1, 12, 9), Do::PlanWaiting(20)];
@@ -507,6 +512,26 @@ pub fn no_step_exceeds_the_budget(day: &Day) -> Outcome {
 }
 
 // 23.6
+
+pub fn full_blocks_are_remembered(day: &Day) -> Outcome {
+    let (model, tokenizer) = (idle_model(), tokenizer()?);
+    let setup = Setup {
+        model: &model,
+        tokenizer: &tokenizer,
+        blocks: 20,
+        block_size: 4,
+        limits: (9, 9),
+        prefixes: true,
+    };
+    let same = Ask { id: 1, ..Ask::new(0, 14, 4) };
+    let script = vec![submit(0, 14, 4), Do::Schedule, Do::Tokens(77), Do::Submit(same)];
+    let script = [script, vec![Do::Schedule]].concat();
+    let input = "blocks of 4, 9 tokens per step; a prompt of 14 has run its first piece, and \
+                 arrives again: the plan";
+    let got = (day.run)(&setup, script).map(|seen| plan(&seen));
+    equal(input, got, &vec![(0, 9, 5), (1, 8, 4)])
+        .likely("the full blocks of a piece are known at once, not only those of a whole prompt")
+}
 
 pub fn a_piece_leads_to_no_token(day: &Day) -> Outcome {
     let script = vec![
