@@ -141,13 +141,16 @@ pub fn measure(args: &Args) -> Result<()> {
     let open = RATES.iter().map(|rate| Load::Open(*rate));
     let loads = closed.chain(open).chain([Load::Shared(ROWS), Load::Long]);
     let mut text = format!(
-        "{}, commit {}. {}, prompts of {PROMPT} tokens, {NEW} new tokens each.\n\n\
-         | load | server | requests | tokens/s | first token, ms: p50 | p99 | a token, ms: p50 | \
-         p99 | a gap, ms: p99 |\n\
-         |---|---|--:|--:|--:|--:|--:|--:|--:|\n",
+        "{}, commit {}. {}, prompts of {PROMPT} tokens, {NEW} new tokens each. The shared prompt has \
+         {} tokens more, a long one has {}. Times are in ms: to the first token, per token, and \
+         between two tokens.\n\n\
+         | load | server | tokens/s | first: p50 | p99 | token: p50 | p99 | gap: p99 |\n\
+         |---|---|--:|--:|--:|--:|--:|--:|\n",
         machine(),
         commit(),
         Path::new(args.model()).file_name().unwrap_or_default().display(),
+        sizes.shared,
+        sizes.long,
     );
     let mut all = Vec::new();
     for (number, load) in loads.enumerate() {
@@ -155,16 +158,16 @@ pub fn measure(args: &Args) -> Result<()> {
         servers.reverse();
         let mut pair = Vec::new();
         for server in &servers {
-            eprintln!("{}, {}", server.name, load.words(sizes));
-            pair.push(run(server, load, args.requests, 2 + number as u64, sizes)?);
+            let figures = run(server, load, args.requests, 2 + number as u64, sizes)?;
+            eprintln!("{}, {}: {} requests", server.name, load.words(), figures.requests);
+            pair.push(figures);
         }
         pair.sort_by_key(|figures| figures.server);
-        for Figures { server, requests, throughput, first, next, gap, .. } in &pair {
+        for Figures { server, throughput, first, next, gap, .. } in &pair {
             let _ = writeln!(
                 text,
-                "| {} | {server} | {requests} | {throughput:.0} | {:.0} | {:.0} | {:.1} | {:.1} | \
-                 {:.0} |",
-                load.words(sizes),
+                "| {} | {server} | {throughput:.0} | {:.0} | {:.0} | {:.1} | {:.1} | {:.0} |",
+                load.words(),
                 first[0],
                 first[1],
                 next[0],
@@ -183,16 +186,12 @@ pub fn measure(args: &Args) -> Result<()> {
 }
 
 impl Load {
-    fn words(self, sizes: Sizes) -> String {
+    fn words(self) -> String {
         match self {
             Self::Closed(clients) => format!("{clients} clients"),
             Self::Open(rate) => format!("{rate} requests/s"),
-            Self::Shared(clients) => {
-                format!("{clients} conversations, a shared prompt of {} tokens", sizes.shared)
-            }
-            Self::Long => {
-                format!("{SHORT} clients, and {LONG} prompts of {} tokens", sizes.long)
-            }
+            Self::Shared(clients) => format!("{clients}, a shared prompt"),
+            Self::Long => format!("{SHORT}, and {LONG} long prompts"),
         }
     }
 }
