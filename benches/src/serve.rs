@@ -141,9 +141,9 @@ pub fn measure(args: &Args) -> Result<()> {
     let open = RATES.iter().map(|rate| Load::Open(*rate));
     let loads = closed.chain(open).chain([Load::Shared(ROWS), Load::Long]);
     let mut text = format!(
-        "{}, commit {}. {}, prompts of {PROMPT} tokens, {NEW} new tokens each. The shared prompt has \
-         {} tokens more, a long one has {}. Times are in ms: to the first token, per token, and \
-         between two tokens.\n\n\
+        "{}, commit {}. {}, prompts of {PROMPT} tokens, {NEW} new tokens each. The shared prompt \
+         has {} tokens more, a long one has {}. Times are in ms: to the first token, per token, \
+         and between two tokens.\n\n\
          | load | server | tokens/s | first: p50 | p99 | token: p50 | p99 | gap: p99 |\n\
          |---|---|--:|--:|--:|--:|--:|--:|\n",
         machine(),

@@ -1,8 +1,8 @@
 //! The checks for day 6.
 
 use super::checks::{
-    close, ensure, equal, equal_tokens, golden, golden_json, oracle, refused, tokenizer, Fake,
-    Likely, Outcome, Random, Recall,
+    close, equal, equal_tokens, golden, golden_json, oracle, refused, tokenizer, Fake, Likely,
+    Outcome, Random, Recall,
 };
 use candecode::kit::{Model, NoCache, Step, Tokenizer};
 use candle_core::{bail, Device, Error, IndexOp, Result, Tensor};
