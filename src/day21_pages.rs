@@ -149,7 +149,7 @@ impl PagedCache {
         let blocks = held.map_or(0, |table| table.blocks.len());
         let end = self.len_of(sequence) + new;
         end.div_ceil(self.block_size).saturating_sub(blocks)
-            + usize::from(self.shares_last(sequence))
+            + usize::from(self.shared_last(sequence).is_some())
     }
 
     /// Fails if fewer than `needed` blocks are free.
@@ -164,17 +164,12 @@ impl PagedCache {
         Ok(())
     }
 
-    /// Returns true if the next position of a sequence is in a block that another one
-    /// holds, too.
-    fn shares_last(&self, sequence: usize) -> bool {
-        self.last_block(sequence).is_some_and(|block| self.pool.ref_counts[block as usize] > 1)
-    }
-
-    /// Returns the block that the next position of a sequence goes to, or None if its
-    /// blocks are full.
-    fn last_block(&self, sequence: usize) -> Option<u32> {
+    /// Returns the block that the next position of a sequence goes to, if another
+    /// sequence holds it, too.
+    fn shared_last(&self, sequence: usize) -> Option<u32> {
         let table = self.tables.get(&sequence)?;
-        table.blocks.get(table.len / self.block_size).copied()
+        let block = *table.blocks.get(table.len / self.block_size)?; // None: its blocks are full
+        (self.pool.ref_counts[block as usize] > 1).then_some(block)
     }
 
     /// Ends a sequence: releases all its blocks, the last one first, so that its first
@@ -221,8 +216,8 @@ impl Cache for PagedCache {
             chunks.iter().zip(&more).filter(|(_, more)| **more > 0)
         {
             needed += self.blocks_needed(*sequence, *more);
-            if self.shares_last(*sequence) {
-                *writers.entry(self.last_block(*sequence).unwrap_or_default()).or_default() += 1;
+            if let Some(block) = self.shared_last(*sequence) {
+                *writers.entry(block).or_default() += 1;
             }
         }
         // If every holder of a block writes to it, the last of them needs no copy.
@@ -481,7 +476,7 @@ impl PagedCache {
     /// # Errors
     /// If no block is free.
     pub fn own_last_block(&mut self, sequence: usize) -> Result<()> {
-        if !self.shares_last(sequence) {
+        if self.shared_last(sequence).is_none() {
             return Ok(());
         }
         // task 21.8: Replace the shared block with a copy

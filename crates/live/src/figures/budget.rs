@@ -1,23 +1,14 @@
 //! Day 23, a token budget: the steps of the reader's scheduler, on the page's model.
 
+use super::scheduler::{submit_those_of, Asked};
 use super::Answer;
 use crate::model;
-use candecode::day07_greedy::argmax;
 use candecode::day21_pages::{BlockTable, PagedCache};
 use candecode::day22_shared_prefixes::PrefixCache;
 use candecode::day23_token_budget::{Limits, TokenScheduler};
-use candecode::kit::{Model, Request};
+use candecode::kit::Model;
 use serde::Deserialize;
 use serde_json::{json, Value};
-
-/// One of the reader's requests.
-#[derive(Deserialize)]
-pub struct Asked {
-    text: String,
-    new: usize,
-    /// The step before which it arrives.
-    at: usize,
-}
 
 /// The parameters that the page sends.
 #[derive(Deserialize)]
@@ -47,14 +38,7 @@ pub fn answer(q: Question) -> Answer {
     let mut texts = vec![String::new(); q.requests.len()];
     let mut steps = Vec::new();
     for step in 0..STEPS {
-        for (id, asked) in q.requests.iter().enumerate().filter(|(_, asked)| asked.at == step) {
-            let submitted = model::tokens(&asked.text).and_then(|prompt| {
-                let mut request = Request::new(model.config(), &prompt, asked.new, argmax);
-                request.id = id;
-                scheduler.submit(request).map_err(|e| e.to_string())
-            });
-            refused[id] = submitted.err();
-        }
+        submit_those_of(step, &q.requests, model, &mut scheduler, &mut refused);
         if scheduler.is_idle() && q.requests.iter().all(|asked| asked.at <= step) {
             break;
         }

@@ -5,7 +5,7 @@ use crate::model;
 use candecode::day07_greedy::argmax;
 use candecode::day12_batching::BatchCache;
 use candecode::day15_scheduler::{NewCache, Scheduler};
-use candecode::kit::{Model, Request};
+use candecode::kit::{Model, Request, SchedulerInterface};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ pub struct Asked {
     text: String,
     new: usize,
     /// The step at which it arrives.
-    at: usize,
+    pub at: usize,
 }
 
 /// The parameters that the page sends.
@@ -28,6 +28,24 @@ pub struct Question {
 /// Maximum number of steps that fit in the figure.
 const TURNS: usize = 60;
 
+/// Submits the requests that arrive at a step; `refused` gets the reasons of those that fail.
+pub fn submit_those_of<'a>(
+    step: usize,
+    requests: &[Asked],
+    model: &dyn Model,
+    scheduler: &mut dyn SchedulerInterface<'a>,
+    refused: &mut [Option<String>],
+) {
+    for (id, asked) in requests.iter().enumerate().filter(|(_, asked)| asked.at == step) {
+        let submitted = crate::model::tokens(&asked.text).and_then(|prompt| {
+            let mut request = Request::new(model.config(), &prompt, asked.new, argmax);
+            request.id = id;
+            scheduler.submit(request).map_err(|e| e.to_string())
+        });
+        refused[id] = submitted.err();
+    }
+}
+
 /// Returns, for each step, the state of every request and the padding of every running row.
 pub fn answer(q: Question) -> Answer {
     let engine = model::engine()?;
@@ -39,14 +57,7 @@ pub fn answer(q: Question) -> Answer {
     let mut turns = Vec::new();
     let mut texts = vec![String::new(); q.requests.len()];
     for turn in 0..TURNS {
-        for (id, asked) in q.requests.iter().enumerate().filter(|(_, asked)| asked.at == turn) {
-            let submitted = model::tokens(&asked.text).and_then(|prompt| {
-                let mut request = Request::new(model.config(), &prompt, asked.new, argmax);
-                request.id = id;
-                scheduler.submit(request).map_err(|e| e.to_string())
-            });
-            refused[id] = submitted.err();
-        }
+        submit_those_of(turn, &q.requests, model, &mut scheduler, &mut refused);
         if scheduler.is_idle() && q.requests.iter().all(|asked| asked.at <= turn) {
             break;
         }
