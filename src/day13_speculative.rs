@@ -7,10 +7,10 @@ use candecode::day07_greedy::{argmax, log_softmax, Sequence};
 use candecode::day08_sampling::{sample, softmax};
 use candecode::day10_kv_cache::Cached;
 use candecode::kit::draft::{Counts, Draft, Drafter, Verdict};
-use candecode::kit::processor::process_all;
+use candecode::kit::processor::{process_all, process_draft};
 use candecode::kit::rng::RequestRng;
 use candecode::kit::{LogitsProcessor, ProcessorInput, Request, Token, Tokenizer};
-use candle_core::{bail, Result};
+use candle_core::{bail, Error, Result};
 use std::rc::Rc;
 
 /// Returns a distribution over `vocab_size` tokens with all its probability on `id`.
@@ -126,12 +126,17 @@ impl<'a> SpeculativeDecoder<'a> {
                 q.len()
             )
         }
-        let target = self.target_probs(&draft.tokens, raw)?;
-        if self.rng.is_none() {
-            return verify_greedy(&draft.tokens, &target);
+        let (target, failed) = self.target_probs(&draft.tokens, raw)?;
+        let verdict = if self.rng.is_none() {
+            verify_greedy(&draft.tokens, &target)?
+        } else {
+            let uniforms = self.uniforms(target.len());
+            verify(draft, &target, &uniforms)?
+        };
+        match failed {
+            Some((row, error)) if verdict.accepted >= row => Err(error),
+            _ => Ok(verdict),
         }
-        let uniforms = self.uniforms(target.len());
-        verify(draft, &target, &uniforms)
     }
 
     /// Turns the target's logits into distributions `(V)`, one per row of `raw`. The
@@ -142,15 +147,32 @@ impl<'a> SpeculativeDecoder<'a> {
     /// always rejected), can't affect the output. No processor runs on them, because it
     /// might rule out every token and fail; they are copies of the last row computed.
     /// Stop strings are ignored here: tokens after one are processed like any others.
-    fn target_probs(&self, draft: &[u32], raw: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
+    ///
+    /// If a row after the first fails, the rows from there on are copies, too, and the
+    /// error is returned next to them, with the row's index. It counts only if all
+    /// drafted tokens before that row are accepted.
+    ///
+    /// # Errors
+    /// If the first row fails.
+    fn target_probs(
+        &self,
+        draft: &[u32],
+        raw: &[Vec<f32>],
+    ) -> Result<(Vec<Vec<f32>>, Option<(usize, Error)>)> {
         let input = self.sequence.processor_input();
         let mut tokens = input.tokens.to_vec();
         let mut rows: Vec<Vec<f32>> = Vec::new();
+        let mut failed = None;
         for (i, raw) in raw.iter().enumerate() {
-            let mut logits = raw.clone();
             let now = ProcessorInput { tokens: &tokens, remaining: input.remaining - i, ..input };
-            process_all(&self.sequence.request.processors, &now, &mut logits)?;
-            rows.push(distribution(&logits, self.rng.is_none())?);
+            match self.target_row(&now, raw.clone()) {
+                Ok(row) => rows.push(row),
+                Err(error) if i == 0 => return Err(error),
+                Err(error) => {
+                    failed = Some((i, error));
+                    break;
+                }
+            }
             let Some(id) = draft.get(i) else { break };
             if rows[i][*id as usize] == 0.0 || input.eos.contains(id) {
                 break;
@@ -159,7 +181,13 @@ impl<'a> SpeculativeDecoder<'a> {
         }
         let last = rows.last().cloned().unwrap_or_default();
         rows.resize(raw.len(), last);
-        Ok(rows)
+        Ok((rows, failed))
+    }
+
+    /// Turns one row of the target's logits into a distribution, in the context `now`.
+    fn target_row(&self, now: &ProcessorInput, mut logits: Vec<f32>) -> Result<Vec<f32>> {
+        process_all(&self.sequence.request.processors, now, &mut logits)?;
+        distribution(&logits, self.rng.is_none())
     }
 }
 
@@ -300,7 +328,8 @@ impl ModelDrafter<'_> {
 impl Drafter for ModelDrafter<'_> {
     /// Drafts up to `n` tokens, drawing the i-th with `uniforms[i]` from the small
     /// model's distribution after `self.processors`. The draft ends early after an EOS
-    /// token, or once the text no longer fits the small model.
+    /// token, where the processors leave no token, or once the text no longer fits the
+    /// small model.
     fn draft(&mut self, input: &ProcessorInput, n: usize, uniforms: &[f32]) -> Result<Draft> {
         // task 13.7: Draft token by token with the small model, and record each distribution
         todo!("day 13, task 7: Draft token by token with the small model, and record each distribution")

@@ -9,7 +9,7 @@ use candecode::day08_sampling::sample;
 use candecode::day10_kv_cache::KvLayers;
 use candecode::day13_speculative::{distribution, one_hot, residual};
 use candecode::kit::draft::{Counts, DraftTree, TreeDrafter, Walk};
-use candecode::kit::processor::process_all;
+use candecode::kit::processor::{process_all, process_draft};
 use candecode::kit::rng::RequestRng;
 use candecode::kit::token::top_logprobs;
 use candecode::kit::{Cache, Logits, LogitsProcessor, Model, ProcessorInput, Request};
@@ -405,7 +405,8 @@ impl ModelTree<'_> {
         self.model.forward(&step, &mut self.cache)?.flatten_all()?.to_vec1()
     }
 
-    /// Returns the distribution `(V)` after a node, from its logits.
+    /// Returns the distribution `(V)` after a node, from its logits. None if the
+    /// processors leave no token there, so that the branch ends.
     ///
     /// # Errors
     /// If a processor fails.
@@ -415,14 +416,16 @@ impl ModelTree<'_> {
         tree: &DraftTree,
         node: usize,
         mut logits: Vec<f32>,
-    ) -> Result<Vec<f32>> {
+    ) -> Result<Option<Vec<f32>>> {
         let drafted = tree.path(node)[1..].iter().map(|node| tree.tokens[*node]).collect();
         let tokens = [input.tokens.to_vec(), drafted].concat();
         let remaining = input.remaining.saturating_sub(tree.depths[node]);
         logits.resize(self.vocab_size, f32::NEG_INFINITY);
         let now = ProcessorInput { tokens: &tokens, remaining, ..*input };
-        process_all(&self.processors, &now, &mut logits)?;
-        distribution(&logits, false)
+        if !process_draft(&self.processors, &now, &mut logits)? {
+            return Ok(None);
+        }
+        distribution(&logits, false).map(Some)
     }
 }
 

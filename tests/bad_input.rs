@@ -111,6 +111,26 @@ fn a_draft_as_large_as_its_target_is_a_warning() {
     assert!(!run("story-3m", "story-230k").1);
 }
 
+/// A draft may lead where the request's constraints leave no token. That's no error unless the text
+/// itself goes there.
+#[test]
+fn a_dead_end_in_a_draft_fails_no_text() {
+    let run = |prompt: &str, regex: &str, more: &[&str]| {
+        let flags = ["-p", prompt, "--allow-regex", regex, "--block", "xq"];
+        let output = command(&[&flags[..], more].concat()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (prompt, regex) = ("there was a xq and there was a", " (?:big dog|xq)");
+    let sampled = ["--temperature", "1", "--seed", "1", "--draft-ngram", "2"];
+    assert!(run(prompt, regex, &sampled).contains(" big dog"));
+    let (prompt, regex) = ("Once upon a time there was a", " big dog|xq");
+    let plain = run(prompt, regex, &[]);
+    let draft = ["--draft-model", "story-230k"];
+    assert_eq!(run(prompt, regex, &draft), plain);
+    assert_eq!(run(prompt, regex, &[&draft[..], &["--draft-tree", "8x1"]].concat()), plain);
+}
+
 /// Writes a copy of a safetensors file with some bytes of one tensor replaced, and returns its
 /// path.
 fn with_bytes(from: &Path, to: PathBuf, tensor: &str, bytes: &[u8]) -> String {

@@ -41,6 +41,7 @@ checks::tests! {
     task_13_7_the_draft_comes_with_its_distributions => day::the_draft_comes_with_its_distributions,
     task_13_7_a_drafted_eos_ends_the_draft => day::a_drafted_eos_ends_the_draft,
     task_13_7_the_drafters_processors_see_the_draft => day::the_drafters_processors_see_the_draft,
+    task_13_7_a_dead_end_ends_the_draft => day::a_dead_end_ends_the_draft,
     task_13_7_the_draft_ends_with_the_drafters_context => day::the_draft_ends_with_the_drafters_context,
     task_13_7_q_covers_the_targets_vocabulary => day::q_covers_the_targets_vocabulary,
     task_13_7_after_an_unreadable_token_nothing_is_drafted => day::after_an_unreadable_token_nothing_is_drafted,

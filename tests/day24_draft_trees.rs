@@ -44,6 +44,7 @@ checks::tests! {
     task_24_12_a_small_model_grows_a_tree => day::a_small_model_grows_a_tree,
     task_24_12_a_small_models_processors_see_each_nodes_text =>
         day::a_small_models_processors_see_each_nodes_text,
+    task_24_12_at_a_dead_end_a_branch_ends => day::at_a_dead_end_a_branch_ends,
     task_24_12_at_its_contexts_end_the_tree_is_cut => day::at_its_contexts_end_the_tree_is_cut,
     task_24_12_sampled_trees_follow_the_target => day::sampled_trees_follow_the_target,
 }

@@ -12,8 +12,8 @@ use anyhow::{ensure, Result};
 use candle_core::{DType, Device};
 
 /// The memory that a run holds at once. Only the large parts count: all weights, all keys and
-/// values, and, without the kernels, one layer's attention scores, which are stored twice, as
-/// scores and as probabilities.
+/// values, the mask of a padded batch, the candidates of a beam search and, without the kernels, one
+/// layer's attention scores, which are stored twice, as scores and as probabilities.
 #[derive(Debug, Clone)]
 pub struct Need<'a> {
     /// The model, and the draft model if there is one.
@@ -35,6 +35,10 @@ pub struct Need<'a> {
     /// Whether attention holds the scores of all new positions. The kernels hold only a few at a
     /// time.
     pub holds_scores: bool,
+    /// Whether prompts of different lengths are padded, which takes a mask.
+    pub padded: bool,
+    /// Whether the rows are beams.
+    pub beams: bool,
 }
 
 impl Need<'_> {
@@ -95,9 +99,31 @@ impl Need<'_> {
         self.models.iter().map(of).fold(0.0, f64::max) * self.value_bytes as f64
     }
 
+    /// Returns the bytes of a padded batch's mask in the longest pass.
+    pub fn mask(&self) -> f64 {
+        let pass = self.models.first().map_or(0, |model| self.pass(model)) as f64;
+        if self.padded {
+            self.rows as f64 * pass * pass
+        } else {
+            0.0
+        }
+    }
+
+    /// Returns the bytes of a beam search's candidates: 16 for each beam and token, besides the
+    /// logits and their logarithms.
+    pub fn candidates(&self) -> f64 {
+        let vocab_size = self.models.first().map_or(0, |model| model.vocab_size);
+        if self.beams {
+            (self.rows * vocab_size) as f64 * 24.0
+        } else {
+            0.0
+        }
+    }
+
     /// Returns the total, in bytes.
     pub fn total(&self) -> f64 {
-        self.weights() + self.keys_and_values() + self.scores()
+        let parts = [self.weights(), self.keys_and_values(), self.scores(), self.mask()];
+        parts.iter().sum::<f64>() + self.candidates()
     }
 
     /// Explains how much memory is needed and why.
@@ -131,6 +157,12 @@ impl Need<'_> {
         if self.holds_scores {
             parts.push(format!("attention's scores {}", bytes(self.scores())));
         }
+        if self.padded {
+            parts.push(format!("the padded batch's mask {}", bytes(self.mask())));
+        }
+        if self.beams {
+            parts.push(format!("the beams' candidates {}", bytes(self.candidates())));
+        }
         parts.join(", ")
     }
 
@@ -141,7 +173,11 @@ impl Need<'_> {
     /// If it doesn't fit.
     pub fn check(&self, room: f64) -> Result<()> {
         let [weights, kept, scores] = [self.weights(), self.keys_and_values(), self.scores()];
-        let less = if weights >= kept.max(scores) {
+        let less = if self.candidates() > weights.max(kept).max(scores) {
+            "fewer beams need less"
+        } else if self.mask() > weights.max(kept).max(scores) {
+            "prompts of similar length, or one at a time, need less"
+        } else if weights >= kept.max(scores) {
             "--dtype bf16, --quantize q8_0 or a smaller --model needs less"
         } else if kept >= scores && self.pool.is_some() {
             "fewer blocks need less"
@@ -184,6 +220,8 @@ pub fn need<'a>(
         },
         pool: args.num_blocks.map(|blocks| blocks.saturating_mul(args.block_size)),
         holds_scores: !device.is_cpu() || operations::choose(args.kernels, device).holds_scores(),
+        padded: plan.day == 12 && prompts.iter().any(|prompt| prompt.len() != prompts[0].len()),
+        beams: plan.day == 11,
     };
     need.rows = match plan.day {
         11 => args.num_beams,

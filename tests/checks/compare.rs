@@ -11,6 +11,17 @@ fn wrong(input: &str, got: String, mut lines: Vec<String>) -> Outcome {
     Err(Failure::new(Kind::Wrong { got }, lines))
 }
 
+/// Returns the value that the reader's code returned. An error gets a line with the input.
+fn value<T>(input: &str, got: Result<T>) -> std::result::Result<T, Failure> {
+    got.map_err(|error| {
+        let mut failure = Failure::from(error);
+        if !input.is_empty() {
+            failure.lines.insert(0, format!("input  {input}"));
+        }
+        failure
+    })
+}
+
 /// Returns the index of element `at` in a tensor of this shape, such as `[0, 1, 3]`.
 fn place(mut at: usize, shape: &[usize]) -> Vec<usize> {
     let mut index = vec![0; shape.len()];
@@ -44,7 +55,7 @@ fn how_far(got: &[f32], want: &[f32]) -> String {
 ///
 /// `got` can be an error from the reader's code.
 pub fn close(input: &str, got: Result<Tensor>, want: &Tensor, tolerance: f32) -> Outcome {
-    let got = got?;
+    let got = value(input, got)?;
     if got.dims() != want.dims() {
         let lines = vec![
             format!("got    shape {:?}", got.dims()),
@@ -83,7 +94,7 @@ pub fn bits_equal(input: &str, got: Result<Tensor>, want: &Tensor) -> Outcome {
 /// Checks that two numbers agree, to within `tolerance` relative to `want` (each call explains its
 /// choice in a comment).
 pub fn near(input: &str, got: Result<f64>, want: f64, tolerance: f64) -> Outcome {
-    let got = got?;
+    let got = value(input, got)?;
     // Written so that NaN counts as a difference and equal infinities don't.
     if got == want || (got - want).abs() <= tolerance * want.abs() {
         return Ok(());
@@ -96,7 +107,7 @@ pub fn near(input: &str, got: Result<f64>, want: f64, tolerance: f64) -> Outcome
 
 /// Checks that two values are equal.
 pub fn equal<T: Debug + PartialEq>(input: &str, got: Result<T>, want: &T) -> Outcome {
-    let got = got?;
+    let got = value(input, got)?;
     if got == *want {
         return Ok(());
     }
@@ -108,7 +119,7 @@ pub fn equal<T: Debug + PartialEq>(input: &str, got: Result<T>, want: &T) -> Out
 /// margin for each token. A difference where the top two tokens are closer than 1e-3 is a near-tie,
 /// which a different summation order can flip.
 pub fn equal_tokens(input: &str, got: Result<Vec<u32>>, want: &[u32], margins: &[f32]) -> Outcome {
-    let got = got?;
+    let got = value(input, got)?;
     if got == want {
         return Ok(());
     }

@@ -509,6 +509,24 @@ pub fn the_drafters_processors_see_the_draft(day: &Day) -> Outcome {
     equal("input of the processors: text and remaining tokens", Ok(seen.take()), &want)
 }
 
+pub fn a_dead_end_ends_the_draft(day: &Day) -> Outcome {
+    let fake = table(20);
+    let nothing_after_3 = |cx: &ProcessorInput, logits: &mut [f32]| {
+        if cx.tokens.ends_with(&[3]) {
+            logits.fill(f32::NEG_INFINITY);
+        }
+        Ok(())
+    };
+    let processors = vec![named("nothing after 3", nothing_after_3)];
+    let mut drafter = (day.small)(uncached(&fake), processors, false, 4);
+    let cx = ProcessorInput { tokens: &[0, 1], prompt_len: 1, remaining: 9, eos: &[] };
+    // After 1: (.1, .2, .3, .4); after 2: (.4, .3, .2, .1).
+    let input = "2 and 3 are drawn, and a processor forbids every token after 3";
+    let got = drafter.draft(&cx, 3, &[0.5, 0.98, 0.3]);
+    equal(&format!("{input}: the draft"), got.map(|draft| draft.tokens), &vec![2, 3])
+        .likely("the draft ends there, with the tokens before it; the target decides what follows")
+}
+
 /// Returns logits that depend on every token seen, its position and the order, as in
 /// [`Witness::mixing`].
 fn mix(seen: &[(u32, u32)]) -> Vec<f32> {

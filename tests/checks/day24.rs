@@ -1261,6 +1261,25 @@ pub fn a_small_models_processors_see_each_nodes_text(day: &Day) -> Outcome {
     .likely("each node has its own path after the text; its depth is subtracted from `remaining`")
 }
 
+pub fn at_a_dead_end_a_branch_ends(day: &Day) -> Outcome {
+    let model = witness(64, 40);
+    let (text, shape) = ([5, 3, 8], [2, 1, 1]);
+    let mut drafter = (day.small)(&model, vec![], true, VOCAB);
+    let free = drafted(&mut *drafter, &text, &shape)?;
+    let first = free.tokens[1];
+    let forbid = named("nothing after it", move |cx: &ProcessorInput, logits: &mut [f32]| {
+        if cx.tokens[3..] == [first] {
+            logits.fill(f32::NEG_INFINITY);
+        }
+        Ok(())
+    });
+    let mut drafter = (day.small)(&model, vec![forbid], true, VOCAB);
+    let got = drafted(&mut *drafter, &text, &shape).map(|tree| tree.depths);
+    let input = "after 5 3 8, shape 2x1x1, a processor forbids every token after the first node";
+    equal(&format!("{input}: depths"), got, &vec![0, 1, 1, 2, 3])
+        .likely("that branch ends, and the other goes on")
+}
+
 pub fn at_its_contexts_end_the_tree_is_cut(day: &Day) -> Outcome {
     for (len, depth) in [(4, 4), (6, 3), (7, 2), (8, 1), (9, 0)] {
         let model = witness(8, 40);

@@ -42,6 +42,8 @@ fn the_arithmetic_by_hand() {
         cache: Some(CacheName::Dynamic),
         pool: None,
         holds_scores: true,
+        padded: false,
+        beams: false,
     };
     assert_eq!(base.weights(), 328.0 * 2.0);
     // 3 rows of 12 tokens. Keys and values of 2 layers, 1 head, 2 wide, 4 bytes.
@@ -57,6 +59,11 @@ fn the_arithmetic_by_hand() {
     assert_eq!((none.keys_and_values(), none.scores()), (0.0, 2.0 * 3.0 * 2.0 * 144.0 * 4.0));
     let long = Need { new: usize::MAX, ..base.clone() };
     assert_eq!(long.keys_and_values(), 1152.0 / 12.0 * 16.0); // never more than the context
+                                                              // A mask of 3 rows, 5 by 5; candidates of 3 beams and 10 tokens.
+    let padded = Need { padded: true, ..lean.clone() };
+    assert_eq!(padded.total(), lean.total() + 3.0 * 25.0);
+    let beams = Need { beams: true, ..lean.clone() };
+    assert_eq!(beams.total(), lean.total() + 3.0 * 10.0 * 24.0);
     let drafted =
         Need { models: vec![&model, &model], weight_bytes: vec![2.0, 2.0], ..base.clone() };
     assert_eq!(drafted.total(), 2.0 * (656.0 + 1152.0) + 1200.0); // one pass at a time
@@ -75,6 +82,8 @@ fn a_chat_grows_to_what_fits() {
         cache: Some(CacheName::Dynamic),
         pool: None,
         holds_scores: false,
+        padded: false,
+        beams: false,
     };
     // 656 bytes of weights, and 32 bytes per token.
     for (room, longest) in [(656.0, 0), (687.0, 0), (688.0, 1), (656.0 + 320.0, 10), (1e9, 16)] {

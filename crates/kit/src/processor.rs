@@ -68,16 +68,39 @@ pub fn process_all(
     input: &ProcessorInput,
     logits: &mut [f32],
 ) -> Result<()> {
+    let Some(processor) = leaves_none(processors, input, logits)? else { return Ok(()) };
+    let generated = input.tokens.len() - input.prompt_len;
+    let tokens = if generated == 1 { "token" } else { "tokens" };
+    candle_core::bail!(
+        "{} {LEFT_NO_TOKEN} after {generated} generated {tokens}; loosen it",
+        processor.name()
+    )
+}
+
+/// Runs the processors on a draft model's logits, and returns whether they left a token. It isn't
+/// an error if they didn't: the draft ends there, and the target may go another way.
+///
+/// # Errors
+/// If a processor fails.
+pub fn process_draft(
+    processors: &[Rc<dyn LogitsProcessor + '_>],
+    input: &ProcessorInput,
+    logits: &mut [f32],
+) -> Result<bool> {
+    Ok(leaves_none(processors, input, logits)?.is_none())
+}
+
+/// Runs the processors in order, up to one that leaves no token. Returns that one.
+fn leaves_none<'a>(
+    processors: &'a [Rc<dyn LogitsProcessor + '_>],
+    input: &ProcessorInput,
+    logits: &mut [f32],
+) -> Result<Option<&'a dyn LogitsProcessor>> {
     for processor in processors {
         processor.process(input, logits)?;
         if logits.iter().all(|logit| *logit == f32::NEG_INFINITY) {
-            let generated = input.tokens.len() - input.prompt_len;
-            let tokens = if generated == 1 { "token" } else { "tokens" };
-            candle_core::bail!(
-                "{} {LEFT_NO_TOKEN} after {generated} generated {tokens}; loosen it",
-                processor.name()
-            )
+            return Ok(Some(processor.as_ref()));
         }
     }
-    Ok(())
+    Ok(None)
 }

@@ -222,16 +222,19 @@ fn check_mask(mask: &Tensor, rows: usize, width: usize) -> Result<()> {
     if !mask.device().is_cpu() {
         return Ok(());
     }
-    for (i, row) in mask.reshape(((), all))?.to_vec2::<u8>()?.iter().enumerate() {
-        if let Some(other) = row.iter().find(|may| **may > 1) {
-            bail!("the mask has a {other}; it must be 1 = may attend, or 0 = may not")
-        }
-        let (row_of_batch, token) = (i / width, i % width);
-        if row[all - width + token] == 0 {
-            bail!(
-                "the mask hides new token {token} of row {row_of_batch} from itself, and a token \
-                    that sees nothing becomes NaN; 1 = may attend: is the mask inverted?"
-            )
+    // One row of the batch at a time, because this copies the values.
+    for row_of_batch in 0..mask.dim(0)? {
+        let rows = mask.get(row_of_batch)?.squeeze(0)?.to_vec2::<u8>()?;
+        for (token, row) in rows.iter().enumerate() {
+            if let Some(other) = row.iter().find(|may| **may > 1) {
+                bail!("the mask has a {other}; it must be 1 = may attend, or 0 = may not")
+            }
+            if row[all - width + token] == 0 {
+                bail!(
+                    "the mask hides new token {token} of row {row_of_batch} from itself, and a \
+                     token that sees nothing becomes NaN; 1 = may attend: is the mask inverted?"
+                )
+            }
         }
     }
     Ok(())

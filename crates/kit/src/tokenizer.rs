@@ -6,7 +6,7 @@ use crate::tokenizer_json::{self, Growth};
 use candle_core::{bail, Error, Result};
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use tokenizers::AddedToken;
+use tokenizers::{AddedToken, DecoderWrapper};
 
 /// A tokenizer read from a `tokenizer.json`.
 pub struct Tokenizer {
@@ -153,10 +153,17 @@ impl Tokenizer {
         })
     }
 
-    /// Returns the length in bytes of the vocabulary's longest token, as it is spelled there. No
-    /// token covers more text than that.
+    /// Returns the maximum number of bytes of text that a token can cover, or `usize::MAX` if there
+    /// is no such bound. Only byte-level BPE has one, because other tokenizers can drop white space
+    /// or turn a whole word into a single unknown token.
     pub fn longest_token(&self) -> usize {
-        self.inner.get_vocab(true).keys().map(String::len).max().unwrap_or(0)
+        let is_byte_level = matches!(self.inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_)));
+        if !is_byte_level || self.added.values().any(|token| token.lstrip || token.rstrip) {
+            return usize::MAX;
+        }
+        // A normalizer such as NFC composes characters, up to three into one.
+        let composed = if self.inner.get_normalizer().is_some() { 3 } else { 1 };
+        composed * self.inner.get_vocab(true).keys().map(String::len).max().unwrap_or(0)
     }
 
     /// Returns true for tokens added to the vocabulary by name, such as special tokens.

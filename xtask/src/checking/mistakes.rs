@@ -231,20 +231,12 @@ fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
         Ok(writeln!(modules, "    #[path = {path:?}]\n    pub mod {name};")?)
     };
     module("stub", &stubs::stub(&reference).map_err(|e| anyhow!("{}: {e}", day.solution()))?)?;
-    // For a long day, modules can share the parts before their edit.
-    let shared = table.get("share_earlier_parts").and_then(Value::as_bool) == Some(true);
-    if shared {
-        module("reference", &reference)?;
-    }
     let mut lists = String::new();
     for kind in ["mistake", "variant"] {
         writeln!(lists, "fn {kind}s() -> Vec<checks::Known<day::Day>> {{ vec![")?;
         for known in entries(&table, kind) {
             let name = text(known, "name").with_context(|| wrong.clone())?;
-            let mut code = edited(&reference, known).with_context(|| format!("{wrong}: {name}"))?;
-            if shared {
-                code = without_equal_parts(&reference, &code);
-            }
+            let code = edited(&reference, known).with_context(|| format!("{wrong}: {name}"))?;
             module(name, &code)?;
             let diagnosis = if kind == "mistake" { text(known, "diagnosis")? } else { "" };
             writeln!(
@@ -292,17 +284,4 @@ pub fn edited(reference: &str, entry: &Value) -> Result<String> {
         code = code.replacen(find, replace.trim_matches('\n'), 1);
     }
     Ok(code)
-}
-
-/// Removes the parts (`// part 2: title`) that come before the first edit. Their items are compiled
-/// once, in the module `reference`. Later parts stay, because they may call edited code. This works
-/// only if no part uses private items of an earlier one.
-fn without_equal_parts(reference: &str, code: &str) -> String {
-    let parts: Vec<usize> = code.match_indices("\n// part ").map(|(at, _)| at).collect();
-    let equal = |at: &usize| reference.get(..*at) == code.get(..*at);
-    let Some(&kept) = parts.iter().skip(1).rfind(|at| equal(at)) else {
-        return code.to_string();
-    };
-    let imports: Vec<&str> = code.lines().filter(|line| line.starts_with("use ")).collect();
-    format!("{}\npub use super::reference::*;\n{}", imports.join("\n"), &code[kept..])
 }
