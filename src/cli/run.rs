@@ -162,7 +162,6 @@ impl Loaded {
     /// Step 3: checks that the run fits in memory, then loads the models.
     fn new(asked: &Asked, (tokenizer, draft_tokenizer): Tokenizers) -> Result<Self> {
         let Asked { args, device, plan, files, prompts, .. } = asked;
-        interrupt::watch();
         let format = weight_format(args, files, device)?;
         let mut loads = vec![ModelLoad { files, format, device }];
         if let Some(files) = &asked.draft_files {
@@ -202,6 +201,7 @@ impl Loaded {
 /// Step 4: reports which loop runs, on which device, and whose code it is, then runs it. Returns
 /// the exit code.
 fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
+    interrupt::watch();
     let Asked { args, plan, files, .. } = asked;
     note!("{}", days::credits(plan.day, device::name(&asked.device)));
     if let Some(seed) = args.seed.filter(|seed| seed.drawn) {
