@@ -268,6 +268,10 @@ fn a_byte_order_mark_is_no_part_of_a_prompt() {
         line["prompt_ids"].clone()
     };
     assert_eq!(said("with", "\u{feff}Once"), said("without", "Once"));
+    let mut run = command(&["--max-new-tokens", "2", "--format", "json", "--prompt-file", "-"]);
+    let out = run.stdin(fs::File::open(folder.0.join("with")).unwrap()).output().unwrap();
+    let line: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(line["prompt_ids"], said("without", "Once"));
 }
 
 /// 40 MB are rejected by size alone: reading them as tokens takes half a minute.
