@@ -233,8 +233,8 @@ impl Session<'_> {
         open(false).or_else(|| open(true))
     }
 
-    /// Carries out commands until one of them, or a save, leads to the next step. `key` is the state
-    /// of the day on screen, or if none is `shown`, of all days.
+    /// Carries out commands until one of them, or a save, leads to the next step. `key` is the
+    /// state of the day on screen, or if none is `shown`, of all days.
     fn wait(&mut self, key: &str, shown: Option<(&DayProgress, &DayRun)>) -> Result<Step> {
         let mut named = false;
         let awaited = match shown {
