@@ -46,8 +46,7 @@ fn whole(reader: impl Read) -> std::io::Result<Option<String>> {
         return Ok(None);
     }
     let text = String::from_utf8(bytes);
-    let text =
-        text.map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
+    let text = text.map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
     Ok(Some(without_mark(text)))
 }
 
