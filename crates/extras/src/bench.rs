@@ -42,8 +42,7 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
         peers.args(["build", "--quiet", "--package", "peers"]);
         builds.push(peers);
     }
-    let mut bench = cargo::command(repo);
-    bench.args(["run", "--quiet", "--package", "benches"]);
+    let mut bench = cargo::run_command(repo, "benches")?;
     with(&mut bench, &[]);
     bench.arg("--").args(words);
     for mut command in builds.into_iter().chain([bench]) {
