@@ -266,6 +266,7 @@ fn control_c_stops_waiting_for_a_silent_server() {
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(b"Hello\n").unwrap();
         while server.questions().is_empty() {
+            assert_eq!(child.try_wait().unwrap(), None, "{flags:?}");
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         let id = child.id().to_string();
