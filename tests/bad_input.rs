@@ -248,6 +248,34 @@ fn ctrl_c_ends_a_beam_search() {
     assert_eq!(text, "Once\n", "the search ran to its end");
 }
 
+/// With a single beam, day 11's loop finds the greedy text.
+#[test]
+fn beam_searches_show_the_text_of_every_prompt() {
+    let run = |flags: &[&str], prompts: &[&str]| {
+        let text = ["--model", "story-230k", "--max-new-tokens", "9", "--stats"];
+        let out = command(&[&text[..], flags, prompts].concat()).output().unwrap();
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert!(out.status.success(), "{said}");
+        (String::from_utf8(out.stdout).unwrap(), said)
+    };
+    let one = ["-p", "Once upon"];
+    let greedy = run(&[], &one).0;
+    for flags in [&["--loop", "day11"][..], &["--loop", "day11", "--cache", "paged"]] {
+        let (text, said) = run(flags, &one);
+        assert_eq!(text, greedy, "{said}");
+        assert!(said.contains("search  ") && !said.contains("decode  "), "{said}");
+    }
+    let ids = |flags: &[&str]| {
+        let (line, _) = run(&[flags, &["--format", "json"]].concat(), &one);
+        let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+        (json["new_ids"].clone(), json["finish_reason"].clone())
+    };
+    assert_eq!(ids(&["--loop", "day11"]), ids(&[]));
+    let beams = |prompts: &[&str]| run(&["--num-beams", "2"], prompts).0;
+    let both = beams(&["-p", "Once upon", "-p", "The dog"]);
+    assert_eq!(both, format!("{}\n{}", beams(&one), beams(&["-p", "The dog"])));
+}
+
 #[test]
 fn a_byte_order_mark_is_no_part_of_a_prompt() {
     let folder = Folder::new("byte-order-mark");
@@ -260,6 +288,10 @@ fn a_byte_order_mark_is_no_part_of_a_prompt() {
         line["prompt_ids"].clone()
     };
     assert_eq!(said("with", "\u{feff}Once"), said("without", "Once"));
+    let mut run = command(&["--max-new-tokens", "2", "--format", "json", "--prompt-file", "-"]);
+    let out = run.stdin(fs::File::open(folder.0.join("with")).unwrap()).output().unwrap();
+    let line: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(line["prompt_ids"], said("without", "Once"));
 }
 
 /// 40 MB are rejected by size alone: reading them as tokens takes half a minute.

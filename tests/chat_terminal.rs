@@ -139,6 +139,12 @@ fn a_line_that_is_refused_is_said_and_the_chat_goes_on() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_the_first_line() {
+    let (out, errors, code) = chat(&SMALL, "\u{feff}/quit\nA cat sat.\n");
+    assert_eq!((out.as_str(), stats(&errors).len(), code), ("", 0, 0), "{errors}");
+}
+
+#[test]
 fn a_seed_is_a_chat() {
     let flags = |seed| [&SMALL[..], &["--temperature", "0.9", "--seed", seed]].concat();
     let lines = "Once upon a time there was a cat.\nOne day, it rained.\n/reset\nOnce upon a time \

@@ -12,7 +12,7 @@
 //! doesn't help. All requests want the same number of tokens, so both servers do the same work.
 
 use crate::plot::{self, tens, Axis, Plot};
-use crate::shared::{commit, machine, root};
+use crate::shared::{commit, machine};
 use crate::Args;
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use candecode::formats::hub;
@@ -203,7 +203,7 @@ fn ours(args: &Args) -> Result<Server> {
     command.args(["--model", args.model(), "--served-model-name", "model", "--port", "0"]);
     command.args(["--device", &args.device]);
     command.args(["--max-batch", &ROWS.to_string(), "--max-queue", "10000"]);
-    let child = command.current_dir(root()).stdout(Stdio::piped()).spawn();
+    let child = command.stdout(Stdio::piped()).spawn();
     let child = child.with_context(|| program.display().to_string())?;
     let mut server = Server { name: "candecode", child, address: String::new() };
     let mut said = String::new();

@@ -221,7 +221,7 @@ fn next_line(typed: bool) -> Result<Option<String>> {
             return Ok(None);
         };
         match String::from_utf8(bytes) {
-            Ok(text) => return Ok(Some(text)),
+            Ok(text) => return Ok(Some(text_input::without_mark(text))),
             Err(_) => note!("[a line that is not UTF-8 text was left out]"),
         }
     }

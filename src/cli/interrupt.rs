@@ -10,8 +10,8 @@ static ASKED: AtomicBool = AtomicBool::new(false);
 /// Whether the chat is waiting for a line.
 static WAITING: AtomicBool = AtomicBool::new(false);
 
-/// Takes over Ctrl-C. Until this is called, for example while a model is being downloaded, the
-/// first Ctrl-C ends the program. The handler has to exit the process itself, because `main` may be
+/// Takes over Ctrl-C. Until this is called, while a model is being downloaded or loaded, the first
+/// Ctrl-C ends the program. The handler has to exit the process itself, because `main` may be
 /// blocked on input or a matrix product.
 pub fn watch() {
     let _ = ctrlc::set_handler(|| {

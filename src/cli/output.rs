@@ -65,9 +65,9 @@ struct TopLogprob {
 struct Timings {
     /// Time to load the model.
     load_s: f64,
-    /// Time to the first token.
+    /// Time to the first token. 0 for a beam search, which reports no tokens.
     prefill_s: f64,
-    /// Time from the first token to the last.
+    /// Time from the first token to the last, or of all of a beam search.
     decode_s: f64,
     /// New tokens after the first, per second of `decode_s`.
     tokens_per_second: f64,
@@ -77,6 +77,10 @@ struct Timings {
 pub struct Output<'a> {
     args: &'a Args,
     engine: &'a Engine,
+    /// The number of the first prompt in the whole run.
+    number: usize,
+    /// Whether the loop is a beam search, which reports hypotheses at its end instead of tokens.
+    beams: bool,
     /// The text of each row.
     pub texts: Vec<Text>,
     began: Instant,
@@ -90,7 +94,8 @@ pub struct Output<'a> {
 
 impl<'a> Output<'a> {
     /// Creates the output for these prompts, the first of which is prompt number `number` of the
-    /// whole run. `questions` are the prompts as typed, if a chat template was applied to them.
+    /// whole run. `beams` is true for a beam search. `questions` are the prompts as typed, if a chat
+    /// template was applied to them.
     ///
     /// # Errors
     /// If the prompt can't be shown.
@@ -100,6 +105,7 @@ impl<'a> Output<'a> {
         prompts: &[Vec<u32>],
         load_s: f64,
         number: usize,
+        beams: bool,
         questions: Option<&[String]>,
     ) -> Result<Self> {
         let mut texts = Vec::new();
@@ -119,8 +125,17 @@ impl<'a> Output<'a> {
                 ..Text::default()
             });
         }
-        let began = Instant::now();
-        let out = Self { args, engine, texts, began, first: None, load_s, predicted: None };
+        let out = Self {
+            args,
+            engine,
+            number,
+            beams,
+            texts,
+            began: Instant::now(),
+            first: None,
+            load_s,
+            predicted: None,
+        };
         if out.streams() {
             let gap = if number > 0 { "\n" } else { "" };
             show_text(&format!("{gap}{}", out.texts[0].shown_prompt))?;
@@ -131,7 +146,7 @@ impl<'a> Output<'a> {
     /// Returns true if text is shown as it is generated. Several texts would be interleaved, so
     /// they are shown one after another at the end.
     fn streams(&self) -> bool {
-        self.args.format == Format::Text && self.texts.len() == 1 && self.args.num_beams == 1
+        self.args.format == Format::Text && self.texts.len() == 1 && !self.beams
     }
 
     /// Returns the texts generated so far, labeled for error messages.
@@ -193,7 +208,7 @@ impl<'a> Output<'a> {
 
     /// Records a loop's other results, such as a beam search's hypotheses for its one prompt.
     pub fn found(&mut self, found: Found) {
-        if self.args.num_beams > 1 {
+        if self.beams {
             let asked = std::mem::take(&mut self.texts).into_iter().next().unwrap_or_default();
             for beam in found.hypotheses {
                 let shown = match beam.finish {
@@ -232,7 +247,7 @@ impl<'a> Output<'a> {
         let streamed = self.streams();
         for (row, text) in self.texts.iter_mut().enumerate() {
             text.timings = timings;
-            let gap = if row > 0 { "\n" } else { "" };
+            let gap = if self.number + row > 0 { "\n" } else { "" };
             match self.args.format {
                 Format::Json => show(&(serde_json::to_string(text)? + "\n"))?,
                 Format::Text if streamed => show("\n")?,
@@ -257,11 +272,15 @@ impl<'a> Output<'a> {
         let later = new.saturating_sub(self.texts.len());
         let (ops, device) = (self.engine.ops(), &self.args.device);
         note!("load    {:>8.1} ms", load_s * 1e3);
-        note!("prefill {:>8.1} ms  {prompt} tokens, {rate:.0} tokens/s", prefill_s * 1e3);
-        note!(
-            "decode  {:>8.1} ms  {later} tokens, {tokens_per_second:.0} tokens/s",
-            decode_s * 1e3
-        );
+        if self.beams {
+            note!("search  {:>8.1} ms  prefill and decode; {new} tokens returned", decode_s * 1e3);
+        } else {
+            note!("prefill {:>8.1} ms  {prompt} tokens, {rate:.0} tokens/s", prefill_s * 1e3);
+            note!(
+                "decode  {:>8.1} ms  {later} tokens, {tokens_per_second:.0} tokens/s",
+                decode_s * 1e3
+            );
+        }
         note!("device  {device}");
         note!("kernels {}", ops.describe(device == "cpu"));
         if let Some(peak) = memory_check::peak() {

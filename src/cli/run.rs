@@ -162,7 +162,6 @@ impl Loaded {
     /// Step 3: checks that the run fits in memory, then loads the models.
     fn new(asked: &Asked, (tokenizer, draft_tokenizer): Tokenizers) -> Result<Self> {
         let Asked { args, device, plan, files, prompts, .. } = asked;
-        interrupt::watch();
         let format = weight_format(args, files, device)?;
         let mut loads = vec![ModelLoad { files, format, device }];
         if let Some(files) = &asked.draft_files {
@@ -202,6 +201,7 @@ impl Loaded {
 /// Step 4: reports which loop runs, on which device, and whose code it is, then runs it. Returns
 /// the exit code.
 fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
+    interrupt::watch();
     let Asked { args, plan, files, .. } = asked;
     note!("{}", days::credits(plan.day, device::name(&asked.device)));
     if let Some(seed) = args.seed.filter(|seed| seed.drawn) {
@@ -270,7 +270,8 @@ impl Run<'_> {
     fn some(&self, prompts: &[Vec<u32>], first: usize) -> Result<()> {
         let Self { args, loaded, loops, .. } = self;
         let questions = self.questions.as_deref();
-        let mut out = Output::new(args, &loaded.engine, prompts, loaded.load_s, first, questions)?;
+        let (engine, load_s, beams) = (&loaded.engine, loaded.load_s, loops.day == 11);
+        let mut out = Output::new(args, engine, prompts, load_s, first, beams, questions)?;
         // One prefill, then one step per token of every row. Beams, drafts and the scheduler work
         // differently.
         let stops = loops.past_context == PastContext::Stop;
@@ -353,7 +354,7 @@ fn paged_kind(args: &Args, plan: &Plan, prompts: &[Vec<u32>], context: usize) ->
         true => context,
         false => longest.saturating_add(args.max_new_tokens).min(context),
     };
-    let rows = if args.num_beams > 1 { 2 * args.num_beams } else { plan.rows };
+    let rows = if plan.day == 11 { 2 * args.num_beams } else { plan.rows };
     let num_blocks = rows * (positions.div_ceil(block_size) + 1);
     CacheKind::Paged { block_size, num_blocks: args.num_blocks.unwrap_or(num_blocks) }
 }

@@ -10,8 +10,7 @@ use std::path::Path;
 /// The longest text to read, in bytes. Any text that fits a model's context is shorter.
 const LONGEST: u64 = 64 << 20;
 
-/// Reads the text of a file named by a flag, without the byte order mark that some editors add.
-/// Also reads pipes opened by the shell, such as `<(sort words)`.
+/// Reads the text of a file named by a flag. Also reads pipes opened by the shell, such as `<(sort words)`.
 ///
 /// # Errors
 /// If it is a folder or a named pipe, is longer than 64 MiB, isn't UTF-8, or can't be read.
@@ -26,8 +25,7 @@ pub fn text_file(flag: &str, file: &Path) -> Result<String> {
         usage(format!("{shown}: this is a named pipe, which may never end; give a file"))
     );
     let text = whole(File::open(file).with_context(open)?).with_context(read)?;
-    let text = text.ok_or_else(|| anyhow!("{shown}: longer than 64 MiB; give a shorter text"))?;
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_string())
+    text.ok_or_else(|| anyhow!("{shown}: longer than 64 MiB; give a shorter text"))
 }
 
 /// Reads the text on standard input.
@@ -39,7 +37,8 @@ pub fn standard_input() -> Result<String> {
     text.context("standard input: longer than 64 MiB; give a shorter text")
 }
 
-/// Reads everything. None if there is too much.
+/// Reads everything, without the byte order mark that some editors and shells add. None if there is
+/// too much.
 fn whole(reader: impl Read) -> std::io::Result<Option<String>> {
     let mut bytes = Vec::new();
     reader.take(LONGEST + 1).read_to_end(&mut bytes)?;
@@ -47,7 +46,16 @@ fn whole(reader: impl Read) -> std::io::Result<Option<String>> {
         return Ok(None);
     }
     let text = String::from_utf8(bytes);
-    text.map(Some).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
+    let text = text.map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
+    Ok(Some(without_mark(text)))
+}
+
+/// Returns the text without a byte order mark at its start.
+pub fn without_mark(mut text: String) -> String {
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
+    text
 }
 
 /// Reads the next line, without its line ending. None at the end of the input.

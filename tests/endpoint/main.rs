@@ -256,6 +256,29 @@ fn what_was_said_before_a_stream_broke_stays() {
 }
 
 #[test]
+#[cfg(unix)]
+fn control_c_stops_waiting_for_a_silent_server() {
+    for (flags, words, code) in [(&["-p", "Once"][..], "", 130), (&["--chat"], "[stopped]\n", 0)] {
+        let server = OpenAiServer::start(Manner::Silent);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_candecode"));
+        command.args(["--endpoint", &server.address]).args(flags).env_remove("OPENAI_API_KEY");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"Hello\n").unwrap();
+        while server.questions().is_empty() {
+            assert_eq!(child.try_wait().unwrap(), None, "{flags:?}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        let out = child.wait_with_output().unwrap();
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert!(said.ends_with(words) && !said.contains("error"), "{flags:?}: {said}");
+        assert_eq!(out.status.code(), Some(code), "{flags:?}: {said}");
+    }
+}
+
+#[test]
 fn a_refusal_is_shown_in_the_servers_words() {
     for (manner, words) in [
         (

@@ -27,6 +27,9 @@ pub enum Manner {
     Breaks,
     /// Ends the stream properly, but before the text is complete.
     EndsEarly,
+    /// Not at all: it keeps the connection open.
+    #[allow(dead_code)] // used only by the client's tests
+    Silent,
     /// Sends an error in the stream.
     ErrorInside,
     /// Streams this over and over as the text.
@@ -142,6 +145,9 @@ fn models(stream: &mut TcpStream, manner: Manner) -> std::io::Result<()> {
 
 /// Streams the text " a dog." in two events.
 fn text(stream: &mut TcpStream, manner: Manner, chat: bool) -> std::io::Result<()> {
+    while manner == Manner::Silent {
+        std::thread::park();
+    }
     if let Manner::Status(code, headers, body) = manner {
         return whole(stream, &format!("{code} No"), headers, body);
     }

@@ -91,6 +91,12 @@ impl Day {
     }
 }
 
+/// Returns whether the text has the form of a task's id, such as `6.1`.
+pub fn is_task_id(text: &str) -> bool {
+    let is_number = |part: &str| part.parse::<u32>().is_ok();
+    text.split_once('.').is_some_and(|(day, number)| is_number(day) && is_number(number))
+}
+
 impl Repo {
     /// Finds the repository that contains the current directory, or else the one this runner was
     /// built in.
@@ -127,8 +133,15 @@ impl Repo {
     /// Returns the day for `text`: `6`, `day6`, `day06_generate` or the path of one of its files.
     ///
     /// # Errors
-    /// Bad usage, with a list of the days that exist.
+    /// Bad usage: a task in place of a day, or a day that doesn't exist.
     pub fn day(&self, text: &str) -> Result<&Day> {
+        let id = text.strip_prefix("day").unwrap_or(text);
+        if let Some((number, _)) = id.split_once('.').filter(|_| is_task_id(id)) {
+            return Err(usage(format!(
+                "`{text}` is a task, not a day: use day{number}, with --task {id} if the command \
+                 has that flag"
+            )));
+        }
         let stem = Path::new(text).file_stem().unwrap_or_default().to_string_lossy();
         let number = stem.strip_prefix("day").unwrap_or(&stem).parse().ok();
         let found = self.days.iter().find(|day| day.name == stem || Some(day.number) == number);
@@ -241,6 +254,19 @@ impl Repo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_day_has_several_names_and_a_task_is_none() {
+        let repo = Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
+        for name in ["6", "day6", "day06", "src/day06_generate.rs", "book/src/day06_generate.md"] {
+            assert_eq!(repo.day(name).unwrap().number, 6, "{name}");
+        }
+        for task in ["6.1", "day6.1"] {
+            let said = repo.day(task).unwrap_err().to_string();
+            let want = format!("`{task}` is a task, not a day: use day6, with --task 6.1 ");
+            assert!(said.starts_with(&want), "{said}");
+        }
+    }
 
     #[test]
     fn every_day_has_a_demo() {

@@ -40,6 +40,8 @@ const ROWS: [(&str, &str, usize, &str); 5] = [
 /// # Errors
 /// If the engine doesn't compile or its loop fails, or if the score or its oracle can't be read.
 pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
+    // Computed before the build, so that a file that changes in the meantime makes the score stale.
+    let state = inputs.state(repo);
     let (built, mine) = run_engine::build_mix(repo)?;
     let Built::Done(programs) = built else {
         bail!("the engine doesn't compile with your days: see above");
@@ -61,7 +63,7 @@ pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
     score["different"] = json!((0..want.len()).filter(|&at| got.get(at) != want.get(at)).count());
     score["tokens per second"] = json!(number(&score, "tokens") / number(&score, "seconds"));
     score["date"] = json!(humantime::format_rfc3339_seconds(SystemTime::now()).to_string());
-    score["state"] = json!(inputs.state(repo));
+    score["state"] = json!(state);
     score.as_object_mut().and_then(|fields| fields.remove("texts"));
     print(&score, last(repo).as_ref());
     if let Some(next) = LOOPS.iter().find(|next| **next > day) {

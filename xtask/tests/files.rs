@@ -147,9 +147,10 @@ fn give_and_restore_are_reset() {
     assert!(fake.say(&["give", "day0"]).0.contains("is the reference's code now"));
     assert!(fake.say(&["restore", "day0"]).0.contains("is now as it was at"));
     assert_eq!(fake.read(DAY), "// mine\n");
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 6] = [
         (&["restore", "never"], "error: no day or copy `never`: `cargo xtask reset --undo`"),
         (&["give", "day9"], "error: no day `day9`: the days are day0 to day1"),
+        (&["reset", "1.1"], "error: `1.1` is a task, not a day: use day1, with --task 1.1 if"),
         (&["give"], "error: the following required arguments were not provided:\n  <DAY>"),
         (&["reset", "day0", "--ref", "--undo"], "error: the argument '--ref' cannot be used with"),
         (&["restore", "day0", "day1"], "error: unexpected argument 'day1' found"),

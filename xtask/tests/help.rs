@@ -78,6 +78,8 @@ fn the_hint_is_for_the_first_unfinished_task() {
     fake.say(&["check", "day1"]);
     assert!(fake.say(&["hint"]).0.starts_with("task 0.1"), "the core of day 1 is done");
     assert!(fake.say(&["hint", "1"]).0.starts_with("task 1.2"), "optional tasks are left for last");
+    let path = fake.say(&["hint", "src/day01_two.rs"]);
+    assert!(path.0.starts_with("task 1.2"), "{}", path.1);
     assert!(fake.say(&["hint", "--task", "1.1"]).0.starts_with("task 1.1"));
     assert!(fake.say(&["hint", "day1", "--task", "1"]).0.starts_with("task 1.1"));
     let (_, err, code) = fake.say(&["hint", "day0", "--task", "1.1"]);

@@ -129,6 +129,22 @@ fn ctrl_c_ends_the_search_and_the_answer_stands() {
     assert!(!fake.path(RECORD).exists());
 }
 
+#[test]
+#[cfg(unix)]
+fn a_watch_goes_on_if_the_known_mistakes_cannot_be_applied() {
+    let fake = mistaken();
+    let mistakes = fake.read("tests/mistakes/day00.toml");
+    fake.write("tests/mistakes/day00.toml", &mistakes.replace("find = \"    1\"", "find = \"7\""));
+    let mut session = common::Session::open(&fake, "watch");
+    session.sees("waiting for a save of src/day00_one.rs");
+    session.sees("Comparing with the known mistakes");
+    session.sees("error: ");
+    fake.solve("day00_one.rs", |source| source);
+    session.sees("✓ day 0 is done");
+    session.send("q");
+    assert_eq!(session.ends(), 0);
+}
+
 /// The check takes any number; the reference's day 1 takes a `u32`.
 #[test]
 fn a_day_that_passes_and_does_not_fit_is_told() {

@@ -33,6 +33,22 @@ fn a_save_is_checked_and_a_done_day_leads_on() {
     assert_eq!(session.ends(), 0);
 }
 
+/// Day 1 is right, but the engine also needs day 0.
+#[test]
+fn another_days_error_is_named_and_its_repair_is_seen() {
+    let fake = Fake::new();
+    fake.write("src/day00_one.rs", "pub fn one() -> u32 { x }");
+    let mut session = Session::open(&fake, "watch day1");
+    session.sees("○ not written       1.1   twice one");
+    fake.solve("day01_two.rs", |source| source);
+    session.sees("But `cargo xtask run` does not compile: src/day00_one.rs, line 1. If that day");
+    session.sees("(waiting for a save)");
+    fake.solve("day00_one.rs", |source| source);
+    session.sees("✓ day 1 is done");
+    session.sees("That was the last day. Every core task is done.");
+    assert_eq!(session.ends(), 0);
+}
+
 #[test]
 fn the_keys_do_what_they_say() {
     let fake = Fake::new();

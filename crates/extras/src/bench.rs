@@ -22,8 +22,7 @@ pub struct Bench {
 /// If the device is unknown, or cargo can't be started.
 pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     let words = &args.words;
-    let device = words.iter().skip_while(|word| *word != "--device").nth(1);
-    let device = host::device_feature(device.map_or("cpu", String::as_str))?;
+    let device = host::device_feature(device(words).unwrap_or("cpu"))?;
     let asked = |word: &str| words.iter().any(|other| other == word);
     let with = |command: &mut Command, features: &[&str]| {
         let features: Vec<&str> = features.iter().copied().chain(device).collect();
@@ -43,8 +42,7 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
         peers.args(["build", "--quiet", "--package", "peers"]);
         builds.push(peers);
     }
-    let mut bench = cargo::command(repo);
-    bench.args(["run", "--quiet", "--package", "benches"]);
+    let mut bench = cargo::run_command(repo, "benches")?;
     with(&mut bench, &[]);
     bench.arg("--").args(words);
     for mut command in builds.into_iter().chain([bench]) {
@@ -55,4 +53,28 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the device in `--device NAME` or `--device=NAME`.
+fn device(words: &[String]) -> Option<&str> {
+    let at = words.iter().position(|word| word == "--device" || word.starts_with("--device="))?;
+    words[at].strip_prefix("--device=").or(words.get(at + 1).map(String::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_may_follow_an_equals_sign() {
+        for (line, want) in [
+            ("engine --device cuda --runs 3", Some("cuda")),
+            ("engine --device=cuda --runs 3", Some("cuda")),
+            ("engine --device", None),
+            ("engine --runs 3", None),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_string).collect();
+            assert_eq!(device(&words), want, "{line}");
+        }
+    }
 }

@@ -56,7 +56,7 @@ const PROBES: [&str; 12] = [
 const HELP: &str = "\
 The engine contains one known mistake. Probe it until you know which:
   a text                          continues it
-  --seed 3 --stats -p a text      any flags of `cargo xtask run`, texts last
+  --top-k 5 --seed 3 -p a text    any flags of `cargo xtask run`, texts last
   ref …                           runs the same probe on the reference
   guess                           names the mistake
   quit                            gives up and shows it";
@@ -170,13 +170,12 @@ fn probe(repo: &Repo, program: &Path, device: &str, line: &str) -> Result<String
     if device != "cpu" {
         command.args(["--device", device]);
     }
-    let line = if line.starts_with('-') { line.to_string() } else { format!("-p {line}") };
-    let (flags, texts) = line.split_once("-p ").unwrap_or((&line, ""));
+    let (flags, texts) = flags_and_texts(line);
     command.args(flags.split_whitespace());
     if !flags.contains("--max-new-tokens") {
         command.args(["--max-new-tokens", "32"]);
     }
-    for text in texts.split(" -p ").filter(|text| !text.is_empty()) {
+    for text in texts {
         command.args(["-p", text]);
     }
     if std::env::var_os("CANDECODE_MODELS").is_none() {
@@ -194,9 +193,41 @@ fn probe(repo: &Repo, program: &Path, device: &str, line: &str) -> Result<String
     Ok(format!("{}\n{end}", out.stdout.trim_end()).trim_end().to_string())
 }
 
+/// Splits a probe into its flags and its texts.
+fn flags_and_texts(line: &str) -> (&str, Vec<&str>) {
+    let (flags, texts) = match line.strip_prefix("-p ") {
+        Some(texts) => ("", texts),
+        None if line.starts_with('-') => line.split_once(" -p ").unwrap_or((line, "")),
+        None => ("", line),
+    };
+    (flags, texts.split(" -p ").filter(|text| !text.is_empty()).collect())
+}
+
 /// Reads a line from the reader. Returns `None` at the end of the input.
 fn ask(prompt: &str) -> Option<String> {
     print!("{prompt}");
     let _ = std::io::stdout().flush();
     std::io::stdin().lines().next()?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_end_in_p_belong_to_the_flags() {
+        for (line, flags, texts) in [
+            ("Once upon a time", "", &["Once upon a time"][..]),
+            ("-p Once -p The dog", "", &["Once", "The dog"]),
+            ("--top-p 0.9 --min-p 0.1 -p One day", "--top-p 0.9 --min-p 0.1", &["One day"]),
+            ("--top-p 0.9", "--top-p 0.9", &[]),
+        ] {
+            assert_eq!(flags_and_texts(line), (flags, texts.to_vec()), "{line}");
+        }
+        for probe in PROBES {
+            let (flags, texts) = flags_and_texts(probe);
+            assert!(!texts.is_empty() && !flags.contains(" -p "), "{probe}");
+            assert!(!texts.iter().any(|text| text.contains("--")), "{probe}");
+        }
+    }
 }

@@ -90,7 +90,7 @@ pub fn mistaken_course(
     mistake: &Mistake,
 ) -> Result<(PathBuf, Vec<String>)> {
     let course = dir(repo).join("course");
-    copy_changed(&repo.root, &course)?;
+    copy_changed(&repo.root, &course, &cargo::target_dir(repo))?;
     // Silence the compiler: warnings about the mistake would reveal it.
     let text = mistake.applied_to(&repo.read(&day.solution())?);
     let text = format!("#![allow(warnings)]\n{text}");
@@ -138,18 +138,30 @@ fn build(
     Ok(kept)
 }
 
-/// Directories that an engine doesn't need.
-const LEFT_OUT: [&str; 6] = [".git", ".candecode", "target", "book", "models", "oracle"];
+/// Directories that an engine doesn't need. It doesn't need hidden ones either, except `.cargo`.
+const LEFT_OUT: [&str; 4] = ["target", "book", "models", "oracle"];
+
+/// Returns whether an engine needs the directory. Cargo's target directory may have any name, and
+/// the copy is inside it. Links to directories aren't followed.
+fn is_needed(dir: &Path, target: &Path) -> bool {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let hidden = name.starts_with('.') && name != ".cargo";
+    let is_target = fs::canonicalize(dir).ok() == fs::canonicalize(target).ok();
+    if hidden || is_target || dir.is_symlink() {
+        return false;
+    }
+    let is_member = dir.join("Cargo.toml").exists();
+    is_member || !LEFT_OUT.contains(&&*name)
+}
 
 /// Updates the copy to match the course, except for the directories that an engine doesn't need.
 /// Skips files with equal contents, because cargo rebuilds based on modification times.
-fn copy_changed(from: &Path, to: &Path) -> Result<()> {
+fn copy_changed(from: &Path, to: &Path, target: &Path) -> Result<()> {
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
         let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
         if path.is_dir() {
-            let is_member = path.join("Cargo.toml").exists();
-            if is_member || !LEFT_OUT.iter().any(|out| name == *out) {
-                copy_changed(&path, &to.join(name))?;
+            if is_needed(&path, target) {
+                copy_changed(&path, &to.join(name), target)?;
             }
             continue;
         }
@@ -196,6 +208,21 @@ mod tests {
             table["workspace"]["package"]["version"].as_str().unwrap().to_string()
         };
         assert_eq!(version(&copy), version(&ours) + "-copy");
+    }
+
+    #[test]
+    fn the_copy_has_what_cargo_needs() {
+        let root = std::env::temp_dir().join(format!("candecode-copy-{}", std::process::id()));
+        let (build, course) = (root.join("build"), root.join("build/course"));
+        let needed = ["Cargo.toml", "src/lib.rs", ".cargo/config.toml", "book/Cargo.toml"];
+        let needless = ["build/debug/a", ".venv/bin/python", "models/a.gguf"];
+        for path in needed.iter().chain(&needless) {
+            backup::write(&root.join(path), b"").unwrap();
+        }
+        copy_changed(&root, &course, &build).unwrap();
+        assert!(needed.iter().all(|path| course.join(path).is_file()));
+        assert!(!needless.iter().any(|path| course.join(path).exists()));
+        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

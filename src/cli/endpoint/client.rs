@@ -4,6 +4,7 @@ use crate::kit::error::{quoted, shown, usage};
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::sync::mpsc::{sync_channel, Receiver};
 use std::time::{Duration, Instant};
 use ureq::http::{Request, Response};
 use ureq::{Agent, Body, BodyReader};
@@ -13,7 +14,11 @@ const SILENCE: Duration = Duration::from_secs(300);
 /// Maximum size of a non-streamed response, and of one event in a stream, in bytes.
 const LONGEST: u64 = 4 << 20;
 
+/// Number of events to read ahead. With events of 4 MiB each, they fit in memory.
+const AHEAD: usize = 64;
+
 /// A server's address and how to connect to it.
+#[derive(Clone)]
 pub struct Client {
     agent: Agent,
     base: String, // ends in /v1
@@ -128,12 +133,34 @@ impl Client {
         })
     }
 
+    /// Sends a request on a thread of its own, so that the caller can stop waiting for it. The
+    /// channel receives the events of the response, which may have up to `most` bytes in total, or
+    /// an error if the request fails. If the receiver is gone when the next event arrives, the
+    /// connection is closed.
+    pub fn stream(&self, path: &str, body: &Value, most: u64) -> Receiver<Result<Event>> {
+        let (sender, events) = sync_channel(AHEAD);
+        let (client, path, body) = (self.clone(), path.to_string(), body.clone());
+        std::thread::spawn(move || match client.events(&path, &body, most) {
+            Ok(events) => {
+                for event in events {
+                    if sender.send(Ok(event)).is_err() {
+                        break;
+                    }
+                }
+            }
+            Err(error) => {
+                let _ = sender.send(Err(error));
+            }
+        });
+        events
+    }
+
     /// Sends a request and returns the events of the response, which may have up to `most` bytes in
     /// total.
     ///
     /// # Errors
     /// If no server answers, or it rejects the request. The error includes the server's message.
-    pub fn stream(&self, path: &str, body: &Value, most: u64) -> Result<Events> {
+    fn events(&self, path: &str, body: &Value, most: u64) -> Result<Events> {
         let body = self.accepted(self.send(path, Some(body))?)?.into_body();
         let reader = body.into_with_config().limit(u64::MAX).reader();
         Ok(Events { reader: BufReader::new(reader), left: most })
@@ -215,9 +242,12 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// An event's data, or the error that ended the stream.
+pub type Event = Result<String>;
+
 /// The data of each event of a response (WHATWG HTML, section 9.2). Inference servers write an
 /// event's data on one line. Comments, empty lines and other fields are skipped.
-pub struct Events {
+struct Events {
     reader: BufReader<BodyReader<'static>>,
     /// Maximum number of bytes left to read.
     left: u64,
@@ -238,9 +268,9 @@ impl Events {
 }
 
 impl Iterator for Events {
-    type Item = Result<String>;
+    type Item = Event;
 
-    fn next(&mut self) -> Option<Self::Item> {
+    fn next(&mut self) -> Option<Event> {
         let began = Instant::now();
         while began.elapsed() < SILENCE {
             match self.line() {

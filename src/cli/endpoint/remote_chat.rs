@@ -62,6 +62,10 @@ impl Partner for RemoteChat<'_> {
         let mut received =
             receive(self.client, "chat/completions", &body, self.params, 1, on_text)?;
         let text = received.texts.pop().unwrap_or_default();
+        if received.stopped && text.text.is_empty() {
+            // There is no answer to keep, so the conversation stays as it was.
+            return Ok(Answered { note: Some("stopped".into()), stats: received.stats });
+        }
         let cut = text.finish_reason.as_deref() == Some("length");
         let note = match () {
             () if received.stopped => Some("stopped; what was said stays"),

@@ -12,7 +12,8 @@ use crate::kit::SamplingParams;
 use anyhow::{bail, ensure, Context as _, Result};
 use serde::Serialize;
 use serde_json::Value;
-use std::time::Instant;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
 
 /// Maximum length of a token's text, in bytes. Real vocabularies stay within a few hundred.
 const LONGEST_TOKEN: usize = 512;
@@ -20,6 +21,8 @@ const LONGEST_TOKEN: usize = 512;
 const STREAM_PER_TOKEN: u64 = 64 << 10;
 /// Minimum number of tokens to allow for, even if fewer are requested.
 const AT_LEAST: usize = 256;
+/// How often to check for Ctrl-C while no event arrives.
+const TICK: Duration = Duration::from_millis(100);
 
 /// One choice of a response, in the form that `--format json` prints.
 #[derive(Clone, Default, Serialize)]
@@ -141,7 +144,13 @@ pub fn receive(
     let began = Instant::now();
     let mut texts = vec![RemoteText::default(); n];
     let (mut first, mut usage, mut done, mut pieces) = (None, None, false, 0);
-    for event in client.stream(path, body, most)? {
+    let events = client.stream(path, body, most);
+    loop {
+        let event = match events.recv_timeout(TICK) {
+            Ok(event) => event?,
+            Err(RecvTimeoutError::Timeout) if !interrupt::asked() => continue,
+            Err(_) => break, // the end of the stream, or Ctrl-C
+        };
         let noun = if pieces == 1 { "event" } else { "events" };
         let broken = || format!("the stream was cut off after {pieces} {noun} with text");
         let event = event.with_context(broken)?;

@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 const COMMON: [&str; 7] =
     ["tests", "solutions", "src", "crates", "xtask/src", "Cargo.toml", "Cargo.lock"];
 
+/// The models that checks use, the embedded ones. Readers may keep large files next to them.
+const MODELS: [&str; 4] = ["story-3m", "story-230k", "story-gpt2-1m", "paper"];
+
 /// A fingerprint of the shared inputs.
 pub struct Inputs(u64);
 
@@ -24,10 +27,9 @@ impl Inputs {
     pub fn read(repo: &Repo) -> Inputs {
         let mut hasher = DefaultHasher::new();
         COMMON.iter().for_each(|path| add(&repo.root.join(path), &mut hasher));
-        match std::env::var_os("CANDECODE_MODELS") {
-            Some(dir) => add(Path::new(&dir), &mut hasher),
-            None => add(&repo.root.join("models"), &mut hasher),
-        }
+        let models = std::env::var_os("CANDECODE_MODELS");
+        let models = models.map_or_else(|| repo.root.join("models"), PathBuf::from);
+        MODELS.iter().for_each(|name| add(&models.join(name), &mut hasher));
         Inputs(hasher.finish())
     }
 
@@ -97,4 +99,24 @@ fn add(path: &Path, hasher: &mut DefaultHasher) {
 fn is_day_of_src(path: &Path) -> bool {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     path.parent().is_some_and(|dir| dir.ends_with("src")) && Day::from_name(&name).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_models_of_the_checks_are_inputs() {
+        let root = std::env::temp_dir().join(format!("candecode-inputs-{}", std::process::id()));
+        let repo = Repo { root: root.clone(), days: vec![] };
+        let key_with = |path: &str| {
+            backup::write(&root.join(path), path.as_bytes()).unwrap();
+            Inputs::read(&repo).0
+        };
+        let before = key_with("models/story-3m/model.safetensors");
+        assert_eq!(key_with("models/mine.gguf"), before);
+        assert_eq!(key_with("models/mine/model.safetensors"), before);
+        assert_ne!(key_with("models/story-230k/config.json"), before);
+        std::fs::remove_dir_all(root).unwrap();
+    }
 }

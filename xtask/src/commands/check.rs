@@ -230,11 +230,21 @@ pub fn fits(repo: &Repo, day: &Day) -> Result<bool> {
         }
         Built::Broken(places) => {
             note!("\n{}", cargo::explain(&places));
-            say!(
-                "But `cargo xtask run` does not compile with day {number}: {}. Are its types and \
-                 signatures the same as in the stub?\n",
-                cargo::places(&places)
-            );
+            // Another day may be wrong by itself, or because this day's signatures have changed.
+            let in_another_day = places.iter().any(|place| place.file.starts_with("src/day"))
+                && places.iter().all(|place| place.file != day.src());
+            let places = cargo::places(&places);
+            if in_another_day {
+                say!(
+                    "But `cargo xtask run` does not compile: {places}. If that day is right, are \
+                     day {number}'s types and signatures the same as in the stub?\n"
+                );
+            } else {
+                say!(
+                    "But `cargo xtask run` does not compile with day {number}: {places}. Are its \
+                     types and signatures the same as in the stub?\n"
+                );
+            }
             Ok(false)
         }
     }

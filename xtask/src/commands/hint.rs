@@ -7,7 +7,7 @@ use crate::backup;
 use crate::checking::outcome::Status;
 use crate::checking::saved::Inputs;
 use crate::progress;
-use crate::repo::{Day, Repo};
+use crate::repo::{is_task_id, Day, Repo};
 use crate::stubs::Task;
 use crate::term::{paint, wrap, Color};
 use crate::{note, say, usage};
@@ -127,7 +127,7 @@ fn read(repo: &Repo) -> Result<BTreeMap<String, BTreeMap<String, String>>> {
 
 /// Returns the requested task, or the first unfinished one of the requested or current day.
 fn choose(repo: &Repo, args: &Hint) -> Result<(Day, Task)> {
-    if let (Some(id), None) = (args.day.as_deref().filter(|day| day.contains('.')), &args.task) {
+    if let (Some(id), None) = (args.day.as_deref().filter(|day| is_task_id(day)), &args.task) {
         return repo.task_of(None, id); // `hint 6.1`: a task in place of a day
     }
     let named = args.day.as_ref().map(|day| repo.day(day)).transpose()?;

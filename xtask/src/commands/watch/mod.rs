@@ -129,12 +129,13 @@ impl Session<'_> {
         self.watcher.get_mut().reset();
         let inputs = Inputs::read(self.repo);
         let key = inputs.key(self.repo, &self.day);
+        let all_days = inputs.state(self.repo);
         say!("\n{}", paint(Color::Bold, &format!("── {} ──", self.day.title())));
         let run = match checking::of_reader(self.repo, &self.day, self.device) {
             Ok(run) => run,
             Err(problem) => {
                 note!("error: {problem:#}");
-                return self.wait(&key, None);
+                return self.wait(&all_days, None);
             }
         };
         let mut day = progress::with_results(self.repo, &inputs, &self.day)?;
@@ -142,7 +143,7 @@ impl Session<'_> {
         if day.done() && !self.stays {
             let written = matches!(&day.file, Progress::Begun(open) if open.is_empty());
             if written && !check::fits(self.repo, &self.day)? {
-                return self.wait(&key, None);
+                return self.wait(&all_days, None);
             }
             return self.go_on(&inputs, written);
         }
@@ -232,26 +233,39 @@ impl Session<'_> {
         open(false).or_else(|| open(true))
     }
 
-    /// Carries out commands until one of them, or a save, leads to the next step.
+    /// Carries out commands until one of them, or a save, leads to the next step. `key` is the
+    /// state of the day on screen, or if none is `shown`, of all days.
     fn wait(&mut self, key: &str, shown: Option<(&DayProgress, &DayRun)>) -> Result<Step> {
         let mut named = false;
+        let awaited = match shown {
+            Some(_) => format!("a save of {}", self.day.src()),
+            None => "a save".to_string(),
+        };
         loop {
             let keys = format!(
-                "h hint · n next · d diff · l list · q quit, then Enter\n(waiting for a save of \
-                    {})",
-                self.day.src()
+                "h hint · n next · d diff · l list · q quit, then Enter\n(waiting for {awaited})"
             );
             say!("\n{}", paint(Color::Dim, &keys));
             if let Some((day, run)) = shown.filter(|_| !named) {
-                named = self.name_mistakes(day, run)?;
+                named = self.name_mistakes(day, run).unwrap_or_else(|problem| {
+                    note!("error: {problem:#}");
+                    true
+                });
             }
             let line = match self.next_event() {
                 Event::Line(line) => line,
-                // Skip the check if none of the day's inputs changed.
-                Event::Save if Inputs::read(self.repo).key(self.repo, &self.day) != key => {
-                    return Ok(Step::Again)
+                Event::Save => {
+                    let inputs = Inputs::read(self.repo);
+                    let now = match shown {
+                        Some(_) => inputs.key(self.repo, &self.day),
+                        None => inputs.state(self.repo),
+                    };
+                    // Skip the check if none of its inputs changed.
+                    if now != key {
+                        return Ok(Step::Again);
+                    }
+                    continue;
                 }
-                Event::Save => continue,
             };
             let task = shown.and_then(|(day, _)| self.first(day)).map(|(task, _)| task.clone());
             match line.trim().to_lowercase().chars().next() {
