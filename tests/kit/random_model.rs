@@ -51,6 +51,14 @@ fn sizes_that_no_model_has_are_refused() {
 }
 
 #[test]
+fn paths_and_repositories_are_no_random_models() {
+    refused(hub::locate("random-owner/name", true).map(drop), &["random-owner/name is not"]);
+    for name in ["random-weights/model.gguf", "random-10m.gguf"] {
+        refused(hub::locate(name, true).map(drop), &[name, "there is no such file"]);
+    }
+}
+
+#[test]
 fn weights_are_the_same_everywhere() {
     let q = numbers("random-10m", "model.layers.0.self_attn.q_proj.weight", 192, 192);
     assert_eq!(q, numbers("random-10m", "model.layers.0.self_attn.q_proj.weight", 192, 192));
