@@ -250,7 +250,7 @@ pub fn chat_template(gguf: &Gguf) -> ChatTemplate {
             special_tokens.insert(name.into(), piece.into());
         }
     }
-    ChatTemplate { source: text.map(|text| (KEY.into(), text.into())), special_tokens }
+    ChatTemplate { source: Ok(text.map(|text| (KEY.into(), text.into()))), special_tokens }
 }
 
 /// Returns the sampling settings in the metadata, with their values as JSON. None if the metadata
