@@ -504,7 +504,7 @@ fn asking(args: &Args, files: &ModelFiles) -> Result<Option<Template>> {
     if args.raw || !instruct || args.chat || args.prompt_ids.is_some() {
         return Ok(None);
     }
-    if files.chat_template()?.source.is_none() {
+    if files.chat_template()?.source?.is_none() {
         return Ok(None);
     }
     let template = template(args, files)?;

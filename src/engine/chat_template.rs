@@ -144,7 +144,7 @@ impl Template {
             })?;
             return Self::new(&format!("--template {file}"), &text, special);
         }
-        let Some((source, text)) = own.source else {
+        let Some((source, text)) = own.source? else {
             bail!(
                 "{model} has no chat template: it continues texts, but can't take turns; `cargo \
                     xtask run --model {model} -p TEXT` continues a text, --template {STORY} \

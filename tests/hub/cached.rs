@@ -128,7 +128,36 @@ fn what_another_program_left_out_is_asked_for() {
     let output = run(REPO, &home, &hub);
     assert_eq!(text(&output), want);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("could not ask whether there is a generation_config.json"), "{said}");
+    let why = "using only the cache, as with --offline: some/name: could not fetch \
+        generation_config.json: http://127.0.0.1";
+    assert!(said.contains(why), "{said}");
+}
+
+/// If only optional files are missing, the model loads, whatever keeps them away.
+#[test]
+fn optional_files_that_cannot_be_fetched_are_done_without() {
+    let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("optional"));
+    let want = text(&run(REPO, &home, &hub));
+    std::fs::remove_file(home.file("generation_config.json")).unwrap();
+    let runs_though = |why: &str| {
+        let mut run = command(REPO, &home, &hub, &[]);
+        run.env("HF_HUB_DOWNLOAD_TIMEOUT", "1");
+        let output = write(run);
+        assert_eq!(text(&output), want);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("using only the cache") && said.contains(why), "{said}");
+    };
+    hub.break_next("PROBE", "generation_config.json", 1, Fault::Login);
+    runs_though("is there no login page in between?");
+    // hf-hub follows it forever, which looks like a silent hub.
+    let endless = Fault::Status(302, "location: /some/name/resolve/main/generation_config.json");
+    hub.break_next("PROBE", "generation_config.json", usize::MAX, endless);
+    runs_though("nothing has arrived from http://127.0.0.1");
+    // Like a read-only cache: no lock can be made.
+    let locks = home.0.join("hub/.locks");
+    std::fs::remove_dir_all(&locks).unwrap();
+    std::fs::write(&locks, "a file in the way").unwrap();
+    runs_though("could not be written to");
 }
 
 #[test]
@@ -142,6 +171,11 @@ fn the_cache_may_be_elsewhere() {
     let user = home.0.join("user");
     let dir = text(&fetch.env("HF_HOME", "").env("XDG_CACHE_HOME", &user).output().unwrap());
     let want = user.join("huggingface/hub/models--some--name/snapshots").join(COMMIT);
+    assert_eq!(Path::new(dir.trim()), want);
+    let mut fetch = command(REPO, &home, &hub, &["--where"]);
+    fetch.env("HF_HOME", "~/moved").env("HOME", &user).env("USERPROFILE", &user);
+    let dir = text(&fetch.output().unwrap());
+    let want = user.join("moved/hub/models--some--name/snapshots").join(COMMIT);
     assert_eq!(Path::new(dir.trim()), want);
 }
 

@@ -63,6 +63,13 @@ fn a_token_of_the_login_is_used_once_the_hub_refuses() {
     assert!(!has_token(&asked[0].headers), "{asked:?}");
     assert!(asked[1..].iter().all(|asked| has_token(&asked.headers)), "{asked:?}");
 
+    hub.break_next("PROBE", "config.json", 1, refused);
+    let mut moved = command(REPO, &home, &hub, &["--where"]);
+    moved.env("HF_HUB_CACHE", home.0.join("moved").join("models"));
+    text(&moved.output().unwrap());
+    let asked = hub.asked();
+    assert!(asked[1..].iter().all(|asked| has_token(&asked.headers)), "{asked:?}");
+
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("login-unused"));
     let mut fetch = command(REPO, &home, &hub, &["--where"]);
     text(&fetch.env("HF_TOKEN", "hf_secret").output().unwrap());

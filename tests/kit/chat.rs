@@ -143,23 +143,29 @@ fn a_template_is_found_where_transformers_puts_it() {
     refused(of(None), &["named tool_use, rag", "none named default", "--template FILE"]);
     config(json!({"default": "object {{ messages[0].content }}", "tool_use": "x"}));
     assert_eq!(of(None).unwrap().render(&question()).unwrap(), "object Who?");
+    let other = folder.write("other.jinja", "other {{ eos_token }}\n");
+    let replaced = || of(other.to_str()).unwrap().render(&question()).unwrap();
     config(json!({"tool_use": "x"}));
-    refused(of(None), &["named tool_use", "none named default"]);
+    refused(of(None), &["named tool_use", "none named default", "--template FILE", "--raw"]);
+    assert_eq!(replaced(), "other <end>");
+    assert_eq!(of(Some("story")).unwrap().render(&question()).unwrap(), "Who?");
     config(json!(7));
     refused(of(None), &["chat_template: expected a text"]);
+    assert_eq!(replaced(), "other <end>");
     for none in [json!(""), json!(" \n"), json!([]), json!({}), json!({"default": ""})] {
         config(none);
         refused(of(None), &["has no chat template"]);
     }
     config(json!("one {{ bos_token }}{{ messages[0].content }}"));
     assert_eq!(of(None).unwrap().render(&question()).unwrap(), "one Who?");
-    let file = folder.write("chat_template.jinja", "file {{ messages[0].content }}");
+    folder.write("chat_template.jinja", "file {{ messages[0].content }}");
     assert_eq!(of(None).unwrap().render(&question()).unwrap(), "file Who?");
     assert_eq!(of(Some("story")).unwrap().render(&question()).unwrap(), "Who?");
-    folder.write("other.jinja", "other {{ eos_token }}\n");
-    let other = file.with_file_name("other.jinja");
-    assert_eq!(of(other.to_str()).unwrap().render(&question()).unwrap(), "other <end>");
+    assert_eq!(replaced(), "other <end>");
     refused(of(Some("/nowhere.jinja")), &["--template /nowhere.jinja", "could not be read"]);
+    folder.write("chat_template.jinja", b"\xff");
+    refused(of(None), &["chat_template.jinja: not UTF-8"]);
+    assert_eq!(replaced(), "other <end>");
     folder.write("chat_template.jinja", "one\n{% for x in %}");
     refused(
         of(None),

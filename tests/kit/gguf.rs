@@ -624,6 +624,35 @@ fn numbers_may_be_lists_with_one_for_each_layer() {
     refused(heads(&[1; 3000]), &["head_count_kv is [1, 1, 1, 1, 1, 1, 1, 1, …]"]);
 }
 
+/// llama.cpp stores the rows of a Llama's q and k in another order, which depends on the number of
+/// heads.
+#[test]
+fn lists_of_head_counts_put_rows_in_the_same_order_as_numbers() {
+    let folder = Folder::new("gguf-list-rows");
+    let llama = Some(Value::String("llama".into()));
+    let mut parts = Parts::of("story-230k").set("general.architecture", llama);
+    for (key, _) in &mut parts.metadata {
+        *key = key.replace("qwen2.", "llama.");
+    }
+    let rows = |parts: &Parts, format: WeightFormat| {
+        let file = parts.write(&folder, GgmlDType::Q8_0);
+        let weights = candecode::formats::open_weights(&file, format, &CPU).unwrap();
+        [("q", 64), ("k", 32)].map(|(name, rows)| {
+            let name = format!("model.layers.1.self_attn.{name}_proj.weight");
+            let matrix = weights.matrix(&name, rows, 64).unwrap();
+            matrix.tensor().unwrap().to_vec2::<f32>().unwrap()
+        })
+    };
+    let list = |heads: u32| Some(Value::Array(vec![Value::U32(heads); 2]));
+    let one_list = parts.clone().set("llama.attention.head_count_kv", list(1));
+    let two_lists = one_list.clone().set("llama.attention.head_count", list(2));
+    for format in [WeightFormat::Tensors(DType::F32), WeightFormat::AsStored] {
+        let want = rows(&parts, format);
+        assert_eq!(rows(&one_list, format), want, "{format:?}");
+        assert_eq!(rows(&two_lists, format), want, "{format:?}");
+    }
+}
+
 /// The names are taken from llama.cpp's own source (`tests/oracle/metadata.py`).
 #[test]
 fn every_end_that_llama_cpp_knows_ends_a_text() {

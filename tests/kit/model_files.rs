@@ -52,7 +52,7 @@ fn one_handle_gives_all_that_a_model_is() {
     assert_eq!(files.config(), &candecode::formats::read_config(&story("story-230k")).unwrap());
     assert_eq!(files.tokenizer().unwrap().vocab_size(), 2048);
     assert_eq!(files.generation_config().unwrap()["eos_token_id"], 0);
-    assert!(files.chat_template().unwrap().source.is_none());
+    assert!(files.chat_template().unwrap().source.unwrap().is_none());
     let model = load_files(&files, DType::F32, &CPU, &plain()).unwrap();
     assert_eq!(model.config(), files.config());
 }

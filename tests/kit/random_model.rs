@@ -25,7 +25,7 @@ fn random_135m_has_the_shape_of_smollm2() {
     let heads = (config.num_attention_heads, config.num_key_value_heads, config.head_dim);
     assert_eq!(heads, (9, 3, 64));
     assert_eq!((config.vocab_size, config.max_position_embeddings), (49_152, 8_192));
-    assert!(files.has_tokenizer() && files.chat_template().unwrap().source.is_none());
+    assert!(files.has_tokenizer() && files.chat_template().unwrap().source.unwrap().is_none());
 }
 
 #[test]
@@ -47,6 +47,14 @@ fn sizes_that_no_model_has_are_refused() {
         let says = [name, "from random-10m to random-100000m", "random-135m is one"];
         refused(ModelFiles::open(name).map(drop), &says);
         refused(hub::locate(name, true).map(drop), &says);
+    }
+}
+
+#[test]
+fn paths_and_repositories_are_no_random_models() {
+    refused(hub::locate("random-owner/name", true).map(drop), &["random-owner/name is not"]);
+    for name in ["random-weights/model.gguf", "random-10m.gguf"] {
+        refused(hub::locate(name, true).map(drop), &[name, "there is no such file"]);
     }
 }
 

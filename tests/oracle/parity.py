@@ -173,8 +173,11 @@ Greedy decoding and beams ran on three prompts, sampling with ten seeds. Two pro
 implements PyTorch's generator: transformers' seed was set with `torch.manual_seed(seed)`, ours with `--rng torch --seed seed`. One
 trap in such a comparison: if you sample with transformers and don't mention `top_k`, it silently uses 50. We passed `top_k=0`.
 
-One difference isn't in the table. If a stop string begins inside the prompt and ends in the completion, transformers stops there. We
-look only at the completion, as vLLM and the OpenAI protocol do.
+Two differences aren't in the table. If a stop string begins inside the prompt and ends in the completion, transformers stops there.
+We look only at the completion, as vLLM and the OpenAI protocol do. The other concerns tokenizers in the style of Llama 2, whose
+`tokenizer.json` puts a space before a text and after every special token (the normalizer `Prepend`). We follow that file. transformers
+5 does so, too, unless `tokenizer_config.json` names `LlamaTokenizer` without setting `legacy` to true. Then only the start of a text
+gets the space, and the ids after a special token differ from ours, for example in a chat.
 
 `tests/oracle/parity.py` generates the table, with {versions}. The results that the days' checks compare with
 are stored in `tests/oracle/*.json`, each with the smallest margin by which any of its tokens was chosen.

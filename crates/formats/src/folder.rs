@@ -175,23 +175,27 @@ pub fn shard_names(index: &str) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Returns the chat template from `chat_template.jinja`, or else from `tokenizer_config.json`, and
-/// the special tokens named in `TokenizerFiles`.
+/// Returns the chat template and the special tokens named in `TokenizerFiles`.
 ///
 /// # Errors
-/// If a file can't be read or is invalid.
+/// If a file with special tokens can't be read or is invalid.
 pub fn chat_template(dir: &Path) -> Result<ChatTemplate> {
-    const CONFIG: &str = "tokenizer_config.json";
-    const FILE: &str = "chat_template.jinja";
     let files = TokenizerFiles::read(dir)?;
     let special_tokens = files.named().map(|(key, token)| (key.clone(), token.into())).collect();
-    let template = files.config.get("chat_template").unwrap_or(&Value::Null);
-    let file = regular_file::read_text(&dir.join(FILE))?.map(|text| (FILE.to_string(), text));
-    let source = match file.filter(|(_, text)| !text.trim().is_empty()) {
-        Some(file) => Some(file),
-        None => template_of(template)?.map(|text| (CONFIG.to_string(), text)),
-    };
-    Ok(ChatTemplate { source, special_tokens })
+    Ok(ChatTemplate { source: template_in(dir, &files), special_tokens })
+}
+
+/// Returns the source and the text of the template in `chat_template.jinja`, or else in
+/// `tokenizer_config.json`.
+fn template_in(dir: &Path, files: &TokenizerFiles) -> Result<Option<(String, String)>> {
+    const CONFIG: &str = "tokenizer_config.json";
+    const FILE: &str = "chat_template.jinja";
+    let file = regular_file::read_text(&dir.join(FILE))?;
+    if let Some(text) = file.filter(|text| !text.trim().is_empty()) {
+        return Ok(Some((FILE.to_string(), text)));
+    }
+    let text = template_of(files.config.get("chat_template").unwrap_or(&Value::Null))?;
+    Ok(text.map(|text| (CONFIG.to_string(), text)))
 }
 
 /// Returns the template in `tokenizer_config.json`. If there are several named ones (a list of
@@ -213,14 +217,14 @@ fn template_of(entry: &Value) -> Result<Option<String>> {
         let names: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
         bail!(
             "tokenizer_config.json has chat templates named {}, but none named default; choose \
-                one with --template FILE",
+                one with --template FILE in a chat, or use --raw to run without one",
             shown(names.join(", "))
         )
     };
     let Some(text) = default.as_str() else {
         bail!(
             "tokenizer_config.json: chat_template: expected a text, or named templates; choose \
-            one with --template FILE"
+                one with --template FILE in a chat, or use --raw to run without one"
         )
     };
     Ok(Some(text.to_string()).filter(|text| !text.trim().is_empty()))

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use candecode_kit::weights::TensorSource;
 use candecode_kit::{ModelConfig, Tokenizer, WeightFormat, Weights};
 use candle_core::Device;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ impl Format {
         match self {
             Self::Folder => folder::chat_template(path),
             Self::Gguf(gguf) => Ok(gguf::chat_template(gguf)),
-            Self::Random(_) => Ok(ChatTemplate::default()),
+            Self::Random(_) => Ok(ChatTemplate { source: Ok(None), special_tokens: Map::new() }),
         }
     }
 }
@@ -178,7 +178,8 @@ impl ModelFiles {
     /// Returns the model's own chat template.
     ///
     /// # Errors
-    /// If a file can't be read or is invalid.
+    /// If the special tokens can't be read or are invalid. An error in the template itself is in
+    /// [`ChatTemplate::source`].
     pub fn chat_template(&self) -> Result<ChatTemplate> {
         self.format.chat_template(&self.path)
     }

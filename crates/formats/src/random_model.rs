@@ -40,12 +40,16 @@ pub struct RandomModel {
 }
 
 impl RandomModel {
-    /// Returns the model with this name. None if the name doesn't have the prefix.
+    /// Returns the model with this name. None if the name doesn't have the prefix, or is a path or
+    /// a repository.
     ///
     /// # Errors
     /// If the name has the prefix but no valid size.
     pub fn named(name: &str) -> Result<Option<Self>> {
         let Some(rest) = name.strip_prefix(PREFIX) else { return Ok(None) };
+        if rest.contains(['/', '\\']) || rest.ends_with(".gguf") {
+            return Ok(None);
+        }
         let digits = rest.strip_suffix('m').filter(|n| n.bytes().all(|byte| byte.is_ascii_digit()));
         match digits.and_then(|digits| digits.parse().ok()).filter(|n| SIZES.contains(n)) {
             Some(millions) => Ok(Some(Self::of_size(millions))),

@@ -165,20 +165,26 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     ran.map_err(|panic| anyhow!("{}", panics::describe_panic(&*panic)))
 }
 
-/// Returns the chat template, or an explanation for clients of why there isn't one.
+/// Returns the chat template, or an explanation for clients of why there isn't one. If the model's
+/// own template can't be used, the terminal gets the reason, which can name paths on this machine.
 ///
 /// # Errors
 /// If `--template` was passed and can't be used.
 fn template(flags: &ServeFlags, files: &ModelFiles) -> Result<Result<Template, String>> {
     let asked = flags.template.as_deref();
-    let chosen = files.chat_template().and_then(|own| Template::choose(&flags.model, own, asked));
-    match chosen {
-        Err(error) if asked.is_some() => Err(error),
-        Err(_) => Ok(Err("this model has no chat template: use /v1/completions, or start the \
-                          server with --template"
-            .to_string())),
-        Ok(template) => Ok(Ok(template)),
-    }
+    let own = files.chat_template()?;
+    let has_none = matches!(own.source, Ok(None));
+    let why = match Template::choose(&flags.model, own, asked) {
+        Ok(template) => return Ok(Ok(template)),
+        Err(error) if asked.is_some() => return Err(error),
+        Err(_) if has_none => "this model has no chat template",
+        Err(error) => {
+            let error = describe(&error);
+            say(&format!("note: chats need --template; the model's own can't be used: {error}"));
+            "this model's chat template can't be used, and the server's terminal says why"
+        }
+    };
+    Ok(Err(format!("{why}: use /v1/completions, or start the server with --template")))
 }
 
 /// Turns jobs into requests for the scheduler.

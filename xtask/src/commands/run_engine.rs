@@ -104,7 +104,8 @@ impl Flags {
         ["--model", "--draft-model"].iter().filter_map(|flag| self.value(flag)).any(|name| {
             let is_here =
                 repo.root.join("models").join(&name).is_dir() || Path::new(&name).exists();
-            !is_here && !name.starts_with("random-")
+            let is_random = name.starts_with("random-") && !name.contains('/');
+            !is_here && !is_random
         })
     }
 
@@ -243,5 +244,6 @@ mod tests {
         assert!(!may(&["--model", "random-135m"]));
         assert!(may(&["--endpoint", "http://127.0.0.1:8000"]));
         assert!(may(&["--model", "smollm2-135m"]) && may(&["--draft-model=qwen2-0.5b"]));
+        assert!(may(&["--model", "random-owner/name"]));
     }
 }

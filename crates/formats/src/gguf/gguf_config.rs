@@ -58,7 +58,7 @@ fn as_json(gguf: &Gguf) -> Result<Value> {
 
 /// Returns a numeric key of the architecture, or null if it is missing. A list has one number per
 /// layer, and all of them must be equal.
-fn number(gguf: &Gguf, name: &str) -> Result<Value> {
+pub fn number(gguf: &Gguf, name: &str) -> Result<Value> {
     let key = format!("{}.{name}", gguf.architecture());
     let Some(value) = gguf.content.metadata.get(&key) else { return Ok(Value::Null) };
     let value = match value {

@@ -15,7 +15,7 @@ pub use gguf_tokenizer::tokenizer;
 
 use crate::{regular_file, ChatTemplate};
 use anyhow::{anyhow, ensure, Context as _};
-use candecode_kit::error::{plain, quoted, shown};
+use candecode_kit::error::{describe, plain, quoted, shown};
 use candecode_kit::weights::TensorSource;
 use candecode_kit::{QuantType, QuantizedMatrix};
 use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
@@ -165,11 +165,19 @@ impl Gguf {
 
     /// Converts a tensor's rows from llama.cpp's order to Hugging Face's.
     fn reordered(&self, stored: &str, tensor: Tensor) -> Result<Tensor> {
-        let heads = |key: &str| self.number(&format!("{}.attention.{key}", self.architecture));
+        // Read as in the configuration, where a list has one number per layer.
+        let heads = |name: &str| -> Result<Option<u64>> {
+            let heads = gguf_config::number(self, name);
+            let heads = heads.map_err(|error| candle_core::Error::Msg(describe(&error)))?;
+            Ok(heads.as_f64().map(|heads| heads as u64))
+        };
         match (self.architecture.as_str(), tensor_names::part(stored)) {
-            ("llama", "attn_q") => tensor_names::unpermuted(&tensor, heads("head_count")),
+            ("llama", "attn_q") => {
+                tensor_names::unpermuted(&tensor, heads("attention.head_count")?)
+            }
             ("llama", "attn_k") => {
-                tensor_names::unpermuted(&tensor, heads("head_count_kv").or(heads("head_count")))
+                let kv_heads = heads("attention.head_count_kv")?;
+                tensor_names::unpermuted(&tensor, kv_heads.or(heads("attention.head_count")?))
             }
             _ => Ok(tensor),
         }
@@ -242,7 +250,7 @@ pub fn chat_template(gguf: &Gguf) -> ChatTemplate {
             special_tokens.insert(name.into(), piece.into());
         }
     }
-    ChatTemplate { source: text.map(|text| (KEY.into(), text.into())), special_tokens }
+    ChatTemplate { source: Ok(text.map(|text| (KEY.into(), text.into()))), special_tokens }
 }
 
 /// Returns the sampling settings in the metadata, with their values as JSON. None if the metadata

@@ -6,10 +6,11 @@
 //! every error says how to proceed.
 
 use crate::folder::{INDEX, SINGLE};
-use crate::hub::hub_cache::{is_plain_name, Repository, OPTIONAL, REQUIRED};
+use crate::hub::hub_cache::{self, is_plain_name, Repository, OPTIONAL, REQUIRED};
 use crate::hub::DEFAULT_MODEL;
 use crate::safetensors_source::map;
-use anyhow::{anyhow, Result};
+use anyhow::{anyhow, bail, Result};
+use candecode_kit::error::describe;
 use candecode_kit::note::note;
 use candecode_kit::units::bytes;
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo, Metadata};
@@ -26,17 +27,32 @@ use std::time::Duration;
 /// Maximum number of attempts per request while the hub is busy or the connection breaks.
 const TRIES: u32 = 5;
 
-/// Downloads a repository's missing model files and returns the model's folder. Errors say how to
-/// proceed.
+/// Downloads a repository's missing model files and returns the model's folder. If that fails and
+/// only optional files are missing, a note is enough. Errors say how to proceed.
 pub fn fetch(cached: &Repository) -> Result<PathBuf> {
+    let why = match complete(cached) {
+        Ok(dir) => return Ok(dir),
+        Err(error) => describe(&error),
+    };
+    // Another program may have downloaded the required files. There may be no network now, or the
+    // cache may be read-only.
+    if let Ok(dir) = cached.without_network() {
+        note!("note: using only the cache, as with --offline: {why}");
+        return Ok(dir);
+    }
+    let and = if why.ends_with('?') { "" } else { ";" };
+    bail!("{why}{and} --model {DEFAULT_MODEL} needs no network")
+}
+
+/// Downloads everything that is missing, including optional files.
+fn complete(cached: &Repository) -> Result<PathBuf> {
     let mut hub = Hub::new(cached)?;
     let _lock = lock(cached).map_err(|e| hub.explain("it", e.into()))?;
     if let Some(dir) = cached.whole() {
         return Ok(dir); // another process fetched it while this one waited
     }
-    let known = cached.commit();
-    let commit = match &known {
-        Some(commit) => commit.clone(),
+    let commit = match cached.commit() {
+        Some(commit) => commit,
         None => {
             let newest = hub.about("main", REQUIRED[0]);
             newest.map_err(|e| hub.explain(REQUIRED[0], e))?.commit_hash().to_string()
@@ -56,11 +72,6 @@ pub fn fetch(cached: &Repository) -> Result<PathBuf> {
             Err(e) if optional && matches!(status(&e), 404 | 416) => {
                 let noted = cached.note_absent(&commit, &file);
                 noted.map_err(|e| hub.explain(&file, e.into()))?;
-            }
-            // Another program downloaded the required files, and there is no network now. Continue,
-            // but print a note.
-            Err(ApiError::RequestError(_)) if optional && known.is_some() => {
-                note!("note: {}: could not ask whether there is a {file}", cached.name);
             }
             Err(e) => return Err(hub.explain(&file, e)),
         }
@@ -128,7 +139,7 @@ struct Hub<'a> {
 impl<'a> Hub<'a> {
     fn new(cached: &'a Repository) -> Result<Self> {
         let named = std::env::var("HF_TOKEN").unwrap_or_default().trim().to_string();
-        let token = Some(named).filter(|token| !token.is_empty()).or_else(|| cached.cache.token());
+        let token = Some(named).filter(|token| !token.is_empty()).or_else(hub_cache::token);
         Ok(Self { cached, api: api(cached, None)?, token, token_sent: false })
     }
 
@@ -247,10 +258,7 @@ impl<'a> Hub<'a> {
             },
             (_, header) => format!("what answers at {hub} is no hub ({header}); {no_hub}"),
         };
-        let and = if why.ends_with('?') { "" } else { ";" };
-        anyhow!(
-            "{repo}: could not fetch {file}: {why}{and} --model {DEFAULT_MODEL} needs no network"
-        )
+        anyhow!("{repo}: could not fetch {file}: {why}")
     }
 }
 

@@ -32,12 +32,32 @@ pub const OPTIONAL: [&str; 5] = [
 /// Returns the cache folder: `HF_HUB_CACHE`, or else `hub` in `HF_HOME`, or else `hub` in
 /// `~/.cache/huggingface`.
 pub fn folder() -> Result<PathBuf> {
-    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let named = |name: &str| named(name).map(PathBuf::from);
-    let cache = || named("XDG_CACHE_HOME").or_else(|| Some(std::env::home_dir()?.join(".cache")));
-    let home = || named("HF_HOME").or_else(|| Some(cache()?.join("huggingface")));
     let hub = named("HF_HUB_CACHE").or_else(|| Some(home()?.join("hub")));
     hub.context("there is no home folder for the hub's cache; set HF_HOME")
+}
+
+/// Returns `HF_HOME`, or else `~/.cache/huggingface`.
+fn home() -> Option<PathBuf> {
+    let cache = || named("XDG_CACHE_HOME").or_else(|| Some(std::env::home_dir()?.join(".cache")));
+    named("HF_HOME").or_else(|| Some(cache()?.join("huggingface")))
+}
+
+/// Returns the path in a variable, if it is set and not empty. As in Python, `~` at its start is
+/// the home folder: not every shell or tool that sets variables expands it.
+fn named(variable: &str) -> Option<PathBuf> {
+    let value = std::env::var_os(variable).filter(|value| !value.is_empty())?;
+    let path = PathBuf::from(value);
+    match path.strip_prefix("~") {
+        Ok(rest) => Some(std::env::home_dir()?.join(rest)),
+        Err(_) => Some(path),
+    }
+}
+
+/// Returns the token that `huggingface-cli login` stored, if any. `HF_HUB_CACHE` doesn't move it.
+#[cfg(feature = "hub")]
+pub fn token() -> Option<String> {
+    let token = fs::read_to_string(home()?.join("token")).ok()?;
+    Some(token.trim().to_string()).filter(|token| !token.is_empty())
 }
 
 /// A repository's part of the cache.

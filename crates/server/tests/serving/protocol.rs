@@ -5,6 +5,9 @@ use candecode::engine::Engine;
 use candecode::kit::SamplingParams;
 use serde_json::{json, Value};
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 const COMPLETIONS: &str = "/v1/completions";
 const CHAT: &str = "/v1/chat/completions";
@@ -196,6 +199,38 @@ fn a_chat_goes_through_the_template() {
         let (status, answer) = server.post(CHAT, &chat(&more));
         assert_eq!((status, &answer["error"]["param"]), (400, &json!(param)), "{answer}");
     }
+}
+
+#[test]
+fn a_chat_template_that_cannot_be_used_is_reported() {
+    let folder =
+        std::env::temp_dir().join(format!("candecode-own-template-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models").join(MODEL);
+    for file in std::fs::read_dir(model).unwrap().map(|file| file.unwrap()) {
+        std::fs::copy(file.path(), folder.join(file.file_name())).unwrap();
+    }
+    let start = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_candecode-serve"));
+        command.arg("--model").arg(&folder).args(["--port", "0"]).stdin(Stdio::null());
+        Server::spawn(command.env_remove("CANDECODE_API_KEY").stderr(Stdio::piped()))
+    };
+    let refused = |server: &Server, words: &str| {
+        let (status, answer) = server.post(CHAT, &chat(&json!({})));
+        assert_eq!((status, &answer["error"]["param"]), (400, &json!("messages")), "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains(words) && message.contains("--template"), "{message}");
+    };
+    refused(&start(), "this model has no chat template: use /v1/completions");
+    std::fs::write(folder.join("chat_template.jinja"), "one\n{% for x in %}").unwrap();
+    let mut server = start();
+    refused(&server, "this model's chat template can't be used");
+    assert!(!server.text(ONCE, &json!({})).is_empty());
+    let mut said = String::new();
+    BufReader::new(server.child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("the chat template (chat_template.jinja, line 2)"), "{said}");
+    drop(server);
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
