@@ -145,8 +145,10 @@ fn models(stream: &mut TcpStream, manner: Manner) -> std::io::Result<()> {
 
 /// Streams the text " a dog." in two events.
 fn text(stream: &mut TcpStream, manner: Manner, chat: bool) -> std::io::Result<()> {
-    while manner == Manner::Silent {
-        std::thread::park();
+    if manner == Manner::Silent {
+        loop {
+            std::thread::park();
+        }
     }
     if let Manner::Status(code, headers, body) = manner {
         return whole(stream, &format!("{code} No"), headers, body);
