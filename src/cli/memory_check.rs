@@ -12,8 +12,8 @@ use anyhow::{ensure, Result};
 use candle_core::{DType, Device};
 
 /// The memory that a run holds at once. Only the large parts count: all weights, all keys and
-/// values, the mask of a padded batch, the candidates of a beam search and, without the kernels, one
-/// layer's attention scores, which are stored twice, as scores and as probabilities.
+/// values, the mask of a padded batch, the candidates of a beam search and, without the kernels,
+/// one layer's attention scores, which are stored twice, as scores and as probabilities.
 #[derive(Debug, Clone)]
 pub struct Need<'a> {
     /// The model, and the draft model if there is one.

@@ -94,8 +94,8 @@ pub struct Output<'a> {
 
 impl<'a> Output<'a> {
     /// Creates the output for these prompts, the first of which is prompt number `number` of the
-    /// whole run. `beams` is true for a beam search. `questions` are the prompts as typed, if a chat
-    /// template was applied to them.
+    /// whole run. `beams` is true for a beam search. `questions` are the prompts as typed, if a
+    /// chat template was applied to them.
     ///
     /// # Errors
     /// If the prompt can't be shown.

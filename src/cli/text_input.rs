@@ -10,7 +10,8 @@ use std::path::Path;
 /// The longest text to read, in bytes. Any text that fits a model's context is shorter.
 const LONGEST: u64 = 64 << 20;
 
-/// Reads the text of a file named by a flag. Also reads pipes opened by the shell, such as `<(sort words)`.
+/// Reads the text of a file named by a flag. Also reads pipes opened by the shell, such as
+/// `<(sort words)`.
 ///
 /// # Errors
 /// If it is a folder or a named pipe, is longer than 64 MiB, isn't UTF-8, or can't be read.
