@@ -44,10 +44,10 @@ struct Args {
     /// day19: the effect of quantized weights on predictions; quality: the same with the fast
     /// kernels, and with --python in llama.cpp; serve: the server under load
     what: Option<String>,
-    /// Number of rounds; the fastest one counts (for engine, the median)
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    #[arg(value_parser = clap::value_parser!(u8).range(1..=20))]
-    rounds: u8,
+    /// Number of rounds of a day, parts, paged or engine; the fastest one counts (for engine, the
+    /// median) [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=20))]
+    rounds: Option<u8>,
     /// Only this measurement of a day, parts or paged; prints nanoseconds
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
@@ -94,6 +94,10 @@ impl Args {
     fn model(&self) -> &str {
         self.model.as_deref().unwrap_or("story-3m")
     }
+
+    fn rounds(&self) -> u8 {
+        self.rounds.unwrap_or(3)
+    }
 }
 
 /// A day's benchmark: its number, the function that measures, and the one that prints and plots the
@@ -138,6 +142,10 @@ fn run(args: &Args) -> Result<()> {
         );
         ensure!(!args.save, "the book shows only measurements on the CPU: omit --save");
     }
+    let fixed = ["roofline", "day19", "19", "day23", "23", "quality", "serve"];
+    if let Some(what) = args.what.as_deref().filter(|what| fixed.contains(what)) {
+        ensure!(args.rounds.is_none(), "bench {what} has no rounds: omit --rounds");
+    }
     eprintln!("Close other programs, because they affect the measurements.");
     match args.what.as_deref() {
         None => DAYS.iter().try_for_each(|day| measure(args, day.1, day.2)),
@@ -172,8 +180,8 @@ fn measure(
     report: fn(&Times) -> Result<()>,
 ) -> Result<()> {
     let mut times = Times::new(args.only.clone());
-    for round in 1..=args.rounds {
-        eprintln!("round {round} of {}", args.rounds);
+    for round in 1..=args.rounds() {
+        eprintln!("round {round} of {}", args.rounds());
         measure(&mut times)?;
     }
     match &args.only {

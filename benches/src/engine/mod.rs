@@ -37,7 +37,7 @@ pub fn measure(args: &Args) -> Result<()> {
     let mut probes: Vec<[f64; 2]> = vec![];
     let mut before = kernels::bandwidth(5);
     let (mut repeated, mut tried) = (0, 0);
-    while probes.len() < args.rounds.into() {
+    while probes.len() < args.rounds().into() {
         let number = probes.len() + 1;
         // The contenders alternate, and each round starts with a different one, because the first
         // may find the machine in a different state.
@@ -58,7 +58,7 @@ pub fn measure(args: &Args) -> Result<()> {
         round.rotate_right(first);
         let probe = [before, kernels::bandwidth(5)];
         before = probe[1];
-        if (probe[0] / probe[1] - 1.0).abs() > UNSTEADY && repeated < args.rounds {
+        if (probe[0] / probe[1] - 1.0).abs() > UNSTEADY && repeated < args.rounds() {
             repeated += 1;
             let [from, to] = probe.map(|bytes| bytes / 1e9);
             eprintln!("repeating round {number}: memory read {from:.0}, then {to:.0} GB/s");
@@ -71,7 +71,7 @@ pub fn measure(args: &Args) -> Result<()> {
     }
     let mut verify: Vec<Vec<f64>> = vec![];
     let mut drafted: Vec<Drafted> = vec![];
-    for _ in 0..args.rounds {
+    for _ in 0..args.rounds() {
         verify.push(line("verify", &Job { what: What::Verify, ..job.clone() }.command()?)?);
         drafted.push(line("speculate", &Job { what: What::Speculate, ..job.clone() }.command()?)?);
     }

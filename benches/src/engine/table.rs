@@ -74,7 +74,7 @@ pub fn head(args: &Args, job: &Job, probes: &[[f64; 2]]) -> String {
         last_part(args.model()),
         job.prompt.len(),
         job.new,
-        args.rounds,
+        args.rounds(),
         probes.join(", "),
     )
 }
