@@ -238,6 +238,8 @@ fn what_is_out_of_range_or_too_much_is_refused() {
         (json!({"stream_options": {"include_usage": 1}}), "stream_options"),
         (json!({"tools": [{"type": "function"}]}), "tools"),
         (json!({"tool_choice": "required"}), "tool_choice"),
+        (json!({"functions": [{"name": "f"}], "function_call": "auto"}), "functions"),
+        (json!({"function_call": {"name": "f"}}), "function_call"),
         (json!({"model": 7}), "model"),
         (json!({"prompt": "Once"}), "prompt"), // a completion's
         (json!({"echo": true}), "echo"),
@@ -273,6 +275,8 @@ fn values_that_stand_for_nothing_are_nothing() {
         (Chat, json!({"logprobs": false, "top_logprobs": 0})),
         (Chat, json!({"tools": [{"type": "function"}], "tool_choice": "none"})),
         (Chat, json!({"tools": [], "tool_choice": "auto"})),
+        (Chat, json!({"functions": [{"name": "f"}], "function_call": "none"})),
+        (Chat, json!({"functions": [], "function_call": "auto"})),
         (Chat, json!({"response_format": {"type": "text", "json_schema": null}})),
         (Chat, json!({"stream_options": {"include_obfuscation": false}})),
         (Chat, json!({"structured_outputs": {}})),
