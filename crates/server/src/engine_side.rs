@@ -3,8 +3,9 @@
 
 use crate::connections;
 use crate::helper_threads::{HelperThreads, THREADS};
-use crate::http_routes::{now, say, Front, LONG_BODIES};
+use crate::http_routes::{now, random, say, Front, LONG_BODIES};
 use crate::metrics::Metrics;
+use crate::openai::NO_SEED;
 use crate::prompts::PromptReader;
 use crate::rails::Rails;
 use crate::serve_flags::ServeFlags;
@@ -213,7 +214,10 @@ impl RequestMaker<'_> {
         let room = (self.config.max_position_embeddings + 1).saturating_sub(prompt.len());
         params.max_new_tokens = params.max_new_tokens.min(room);
         let processors = self.processors(&params)?;
-        // Every prompt of a list uses the same seed, so each gets the text it would get on its own.
+        if params.seed == NO_SEED {
+            params.seed = random(); // so that equal prompts in a list get different texts
+        }
+        // With a seed, all prompts of a list use it, so each gets the text it would get on its own.
         let ops = self.engine.ops();
         let sampler = requests::sampler(&params, index % job.n, ops);
         let mut request =

@@ -283,10 +283,9 @@ async fn answer(
     // Encoding a long prompt takes a while. Do it off the HTTP thread, so that other clients aren't
     // blocked.
     let reader = front.clone();
-    let seed = random();
     let lane = front.helpers.reading(endpoint, body.len());
     let work = move || {
-        let request = ApiRequest::parse(endpoint, &body, &reader.model, seed)?;
+        let request = ApiRequest::parse(endpoint, &body, &reader.model)?;
         let blamed = |(param, message): token_rules::Fault| ApiError::invalid(param, message);
         token_rules::check(&request.params).map_err(blamed)?;
         token_rules::check_ids(&request.params, reader.prompts.config.vocab_size)

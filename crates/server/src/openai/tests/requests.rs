@@ -4,7 +4,7 @@
 
 use crate::openai::known_fields::{rule, FieldRule, READ, REFUSED, WITHOUT_EFFECT};
 use crate::openai::Endpoint::{self, Chat, Completions};
-use crate::openai::{ApiError, ApiRequest, ChatMessage, PromptInput};
+use crate::openai::{ApiError, ApiRequest, ChatMessage, PromptInput, NO_SEED};
 use candecode::kit::SamplingParams;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ fn parse(endpoint: Endpoint, more: &Value) -> Result<ApiRequest, ApiError> {
     for (name, value) in more.as_object().unwrap() {
         body[name] = value.clone();
     }
-    ApiRequest::parse(endpoint, body.to_string().as_bytes(), "story-3m", 99)
+    ApiRequest::parse(endpoint, body.to_string().as_bytes(), "story-3m")
 }
 
 /// Expects the request to be rejected with 400, and returns the field at fault and the message.
@@ -37,7 +37,7 @@ fn refused(endpoint: Endpoint, more: &Value) -> (String, String) {
 
 /// The parameters of a request that sets none.
 fn defaults(max_new_tokens: usize) -> SamplingParams {
-    SamplingParams { max_new_tokens, temperature: 1.0, seed: 99, ..SamplingParams::default() }
+    SamplingParams { max_new_tokens, temperature: 1.0, seed: NO_SEED, ..SamplingParams::default() }
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn what_is_out_of_range_or_too_much_is_refused() {
     let error = parse(Chat, &json!({"model": "story-7b"})).unwrap_err();
     assert_eq!((error.status, error.code), (404, Some("model_not_found")));
     for body in ["{\"prompt\": ", "[\"Once\"]", &"[".repeat(500_000)] {
-        let error = ApiRequest::parse(Completions, body.as_bytes(), "story-3m", 99).unwrap_err();
+        let error = ApiRequest::parse(Completions, body.as_bytes(), "story-3m").unwrap_err();
         assert_eq!((error.status, error.param), (400, None));
     }
 }
