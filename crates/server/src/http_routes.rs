@@ -17,7 +17,8 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::Router;
 use candecode::day20_serve::Job;
-use candecode::engine::token_rules;
+use candecode::engine::{requests, token_rules};
+use candecode::kit::error::describe;
 use http_body_util::BodyExt as _;
 use serde_json::{json, Value};
 use std::collections::BTreeSet;
@@ -290,6 +291,8 @@ async fn answer(
         token_rules::check(&request.params).map_err(blamed)?;
         token_rules::check_ids(&request.params, reader.prompts.config.vocab_size)
             .map_err(blamed)?;
+        requests::check_stops(&request.params.stop, reader.prompts.engine.tokenizer())
+            .map_err(|error| ApiError::invalid("stop", describe(&error)))?;
         let prompts = reader.prompts.read(&request)?;
         reader.check_logprobs(&request, &prompts)?;
         let echoes = reader.prompts.echoes(&request)?;

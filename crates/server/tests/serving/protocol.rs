@@ -223,6 +223,12 @@ fn refusals_have_openais_form() {
         ),
         (
             COMPLETIONS,
+            r#"{"prompt": "x", "stop": ["a", "<|endoftext|>\n"]}"#,
+            400,
+            "to stop at the token, use <|endoftext|> by itself",
+        ),
+        (
+            COMPLETIONS,
             r#"{"prompt": "x", "min_tokens": 9, "max_tokens": 8}"#,
             400,
             "min_tokens 9 is",
