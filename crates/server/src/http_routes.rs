@@ -310,9 +310,9 @@ async fn answer(
     };
     let id = format!("{prefix}-{:016x}{:06x}", random(), front.count.fetch_add(1, Relaxed));
     let mut reply = Reply::new(&request, &prompts, &echoes, id, now(), front.model.clone());
-    front.metrics.taken(prompts.iter().map(Vec::len).sum());
     let choices = prompts.len() * request.n;
-    let (wire, mut inbox) = Wire::new(choices, front.metrics.clone(), automata);
+    let prompt_tokens = prompts.iter().map(Vec::len).sum();
+    let (wire, mut inbox) = Wire::new(choices, prompt_tokens, front.metrics.clone(), automata);
     let job = Job {
         prompts,
         n: request.n,
