@@ -363,11 +363,12 @@ async fn read<'a>(
     let said = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let said: usize = said.map_or(0, |length| length.parse().unwrap_or(usize::MAX));
     let (mut bytes, mut place, mut fits) = (Vec::new(), None, said <= LONGEST_BODY);
+    let mut length = 0;
     let reading = async {
         while let Some(frame) = if fits { body.frame().await } else { None } {
             let broken = |_| http_error(400, None, "the body ended early".into());
             let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
-            let length = bytes.len() + data.len();
+            length = bytes.len() + data.len();
             fits = length <= LONGEST_BODY;
             if length > SHORT_BODY && place.is_none() {
                 place = front.long_bodies.acquire().await.ok();
@@ -376,8 +377,15 @@ async fn read<'a>(
         }
         Ok::<(), ApiError>(())
     };
-    match timeout(front.patience, reading).await {
+    let read = timeout(front.patience, reading).await;
+    match read {
         Ok(read) => read?,
+        // It wasn't the client that took so long: there was no permit.
+        Err(_) if length > SHORT_BODY && place.is_none() => {
+            return Err(ApiError::overloaded(
+                "too many other long requests are being read; try again in a few seconds",
+            ));
+        }
         Err(_) => {
             let seconds = front.patience.as_secs();
             return Err(http_error(
