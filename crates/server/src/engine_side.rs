@@ -10,7 +10,7 @@ use crate::prompts::PromptReader;
 use crate::rails::Rails;
 use crate::serve_flags::ServeFlags;
 use anyhow::{anyhow, Context as _, Result};
-use candecode::cli::generation_config;
+use candecode::cli::{generation_config, memory_check};
 use candecode::day20_serve::{Job, MakeRequest, ServingLoop};
 use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
@@ -58,7 +58,9 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let end_of_turn = template.as_ref().ok().and_then(|t| t.end_of_turn(&tokenizer));
     let format = dtype.map_or_else(|| load::own_format(&files, &device), WeightFormat::Tensors);
     let weights = files.weight_bytes(format);
-    let batch_tokens = flags.batch_tokens(files.config(), weights, &device)?;
+    let value_bytes = device::activation_dtype(format.dtype(), &device).size_in_bytes();
+    let free = memory_check::available(&device)?;
+    let batch_tokens = flags.batch_tokens(files.config(), weights, value_bytes, free)?;
     // The context length to serve, used everywhere: the model's own, or the batch's if that is
     // smaller.
     let own_context = files.config().max_position_embeddings;
