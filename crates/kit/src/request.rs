@@ -55,8 +55,8 @@ pub struct SamplingParams {
     pub bad_words: Vec<String>,
     /// Only requests with the same salt share cached prefixes (vLLM `cache_salt`).
     pub cache_salt: String,
-    /// Minimum number of tokens before EOS or a stop token (HF `min_new_tokens`, vLLM
-    /// `min_tokens`). Stop strings can still end the completion.
+    /// Minimum number of tokens before EOS or a stop token. Stop strings can still end the
+    /// completion, as with HF's `min_new_tokens`. (vLLM's `min_tokens` holds them back, too.)
     pub min_new_tokens: usize,
     /// Ids that end the completion, as EOS does.
     pub stop_token_ids: Vec<u32>,

@@ -27,15 +27,18 @@ pub struct Wire {
 
 impl Wire {
     /// Opens a channel for the events of this many choices, and returns it with the client's end.
-    /// The job's automata stay in use until the `Wire` is dropped.
+    /// The prompts have `prompt_tokens` tokens in total. The job's automata stay in use until the
+    /// `Wire` is dropped.
     pub fn new(
         choices: usize,
+        prompt_tokens: usize,
         metrics: Arc<Metrics>,
         automata: Option<Arc<Automata>>,
     ) -> (Self, Inbox) {
         let (events, receiver) = unbounded_channel();
         let newest = Mutex::new(vec![None; choices]);
-        let inbox = Inbox { events: receiver, metrics: metrics.clone(), ended: false };
+        let inbox =
+            Inbox { events: receiver, metrics: metrics.clone(), prompt_tokens, ended: false };
         (Self { events, metrics, came: Instant::now(), newest, _automata: automata }, inbox)
     }
 
@@ -67,6 +70,8 @@ impl Connection for Wire {
 pub struct Inbox {
     events: UnboundedReceiver<Event>,
     metrics: Arc<Metrics>,
+    /// The prompt tokens to count with the first piece.
+    prompt_tokens: usize,
     ended: bool,
 }
 
@@ -77,7 +82,10 @@ impl Inbox {
     /// The error that the loop reported, or 500 if the loop has ended. No events follow it.
     pub async fn next(&mut self) -> Result<Piece, ApiError> {
         let error = match self.events.recv().await {
-            Some(Event::Token(piece)) => return Ok(piece),
+            Some(Event::Token(piece)) => {
+                self.metrics.started(std::mem::take(&mut self.prompt_tokens));
+                return Ok(piece);
+            }
             Some(Event::Failed(error)) => error.into(),
             // The loop ended without sending an error: code from one of the reader's days panicked.
             None => ApiError::failed("the engine has stopped; the server's output has the reason"),

@@ -3,13 +3,14 @@
 
 use crate::connections;
 use crate::helper_threads::{HelperThreads, THREADS};
-use crate::http_routes::{now, say, Front, LONG_BODIES};
+use crate::http_routes::{now, random, say, Front, LONG_BODIES};
 use crate::metrics::Metrics;
+use crate::openai::NO_SEED;
 use crate::prompts::PromptReader;
 use crate::rails::Rails;
 use crate::serve_flags::ServeFlags;
 use anyhow::{anyhow, Context as _, Result};
-use candecode::cli::generation_config;
+use candecode::cli::{generation_config, memory_check};
 use candecode::day20_serve::{Job, MakeRequest, ServingLoop};
 use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
@@ -57,7 +58,9 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let end_of_turn = template.as_ref().ok().and_then(|t| t.end_of_turn(&tokenizer));
     let format = dtype.map_or_else(|| load::own_format(&files, &device), WeightFormat::Tensors);
     let weights = files.weight_bytes(format);
-    let batch_tokens = flags.batch_tokens(files.config(), weights, &device)?;
+    let value_bytes = device::activation_dtype(format.dtype(), &device).size_in_bytes();
+    let free = memory_check::available(&device)?;
+    let batch_tokens = flags.batch_tokens(files.config(), weights, value_bytes, free)?;
     // The context length to serve, used everywhere: the model's own, or the batch's if that is
     // smaller.
     let own_context = files.config().max_position_embeddings;
@@ -219,7 +222,10 @@ impl RequestMaker<'_> {
         let room = (self.config.max_position_embeddings + 1).saturating_sub(prompt.len());
         params.max_new_tokens = params.max_new_tokens.min(room);
         let processors = self.processors(&params)?;
-        // Every prompt of a list uses the same seed, so each gets the text it would get on its own.
+        if params.seed == NO_SEED {
+            params.seed = random(); // so that equal prompts in a list get different texts
+        }
+        // With a seed, all prompts of a list use it, so each gets the text it would get on its own.
         let ops = self.engine.ops();
         let sampler = requests::sampler(&params, index % job.n, ops);
         let mut request =

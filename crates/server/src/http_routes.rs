@@ -17,7 +17,8 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::Router;
 use candecode::day20_serve::Job;
-use candecode::engine::token_rules;
+use candecode::engine::{requests, token_rules};
+use candecode::kit::error::describe;
 use http_body_util::BodyExt as _;
 use serde_json::{json, Value};
 use std::collections::BTreeSet;
@@ -283,14 +284,15 @@ async fn answer(
     // Encoding a long prompt takes a while. Do it off the HTTP thread, so that other clients aren't
     // blocked.
     let reader = front.clone();
-    let seed = random();
     let lane = front.helpers.reading(endpoint, body.len());
     let work = move || {
-        let request = ApiRequest::parse(endpoint, &body, &reader.model, seed)?;
+        let request = ApiRequest::parse(endpoint, &body, &reader.model)?;
         let blamed = |(param, message): token_rules::Fault| ApiError::invalid(param, message);
         token_rules::check(&request.params).map_err(blamed)?;
         token_rules::check_ids(&request.params, reader.prompts.config.vocab_size)
             .map_err(blamed)?;
+        requests::check_stops(&request.params.stop, reader.prompts.engine.tokenizer())
+            .map_err(|error| ApiError::invalid("stop", describe(&error)))?;
         let prompts = reader.prompts.read(&request)?;
         reader.check_logprobs(&request, &prompts)?;
         let echoes = reader.prompts.echoes(&request)?;
@@ -308,9 +310,9 @@ async fn answer(
     };
     let id = format!("{prefix}-{:016x}{:06x}", random(), front.count.fetch_add(1, Relaxed));
     let mut reply = Reply::new(&request, &prompts, &echoes, id, now(), front.model.clone());
-    front.metrics.taken(prompts.iter().map(Vec::len).sum());
     let choices = prompts.len() * request.n;
-    let (wire, mut inbox) = Wire::new(choices, front.metrics.clone(), automata);
+    let prompt_tokens = prompts.iter().map(Vec::len).sum();
+    let (wire, mut inbox) = Wire::new(choices, prompt_tokens, front.metrics.clone(), automata);
     let job = Job {
         prompts,
         n: request.n,
@@ -361,11 +363,12 @@ async fn read<'a>(
     let said = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let said: usize = said.map_or(0, |length| length.parse().unwrap_or(usize::MAX));
     let (mut bytes, mut place, mut fits) = (Vec::new(), None, said <= LONGEST_BODY);
+    let mut length = 0;
     let reading = async {
         while let Some(frame) = if fits { body.frame().await } else { None } {
             let broken = |_| http_error(400, None, "the body ended early".into());
             let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
-            let length = bytes.len() + data.len();
+            length = bytes.len() + data.len();
             fits = length <= LONGEST_BODY;
             if length > SHORT_BODY && place.is_none() {
                 place = front.long_bodies.acquire().await.ok();
@@ -374,8 +377,15 @@ async fn read<'a>(
         }
         Ok::<(), ApiError>(())
     };
-    match timeout(front.patience, reading).await {
+    let read = timeout(front.patience, reading).await;
+    match read {
         Ok(read) => read?,
+        // It wasn't the client that took so long: there was no permit.
+        Err(_) if length > SHORT_BODY && place.is_none() => {
+            return Err(ApiError::overloaded(
+                "too many other long requests are being read; try again in a few seconds",
+            ));
+        }
         Err(_) => {
             let seconds = front.patience.as_secs();
             return Err(http_error(

@@ -54,8 +54,8 @@ impl Metrics {
         self.prefix_hits.store(cache.prefix_hits, Relaxed);
     }
 
-    /// Counts an accepted request with this many prompt tokens in total.
-    pub fn taken(&self, prompt_tokens: usize) {
+    /// Counts the prompt tokens of a request that has started.
+    pub fn started(&self, prompt_tokens: usize) {
         self.prompt_tokens.fetch_add(prompt_tokens as u64, Relaxed);
     }
 

@@ -3,15 +3,16 @@
 use anyhow::{bail, ensure, Result};
 use axum::http::Uri;
 use candecode::cli::flags::block_size;
-use candecode::cli::memory_check;
 use candecode::engine::operations::Kernels;
 use candecode::formats::hub::DEFAULT_MODEL;
 use candecode::kit::error::usage;
 use candecode::kit::units::bytes;
 use candecode::kit::ModelConfig;
-use candle_core::Device;
 use clap::Parser;
 use std::net::{IpAddr, SocketAddr};
+
+/// The size of the cache, in bytes, if no flag sets it and the free memory isn't known.
+const UNKNOWN_ROOM: f64 = 4e9;
 
 /// A server for OpenAI's clients, using the days that are compiled in.
 #[derive(Debug, Clone, Parser)]
@@ -53,7 +54,8 @@ pub struct ServeFlags {
     /// Maximum number of waiting requests. Any others are rejected (429)
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = in_range(0, 1 << 16))]
     pub max_queue: usize,
-    /// Number of positions in the cache [default: as many as fit in a third of the free memory]
+    /// Number of positions in the cache [default: as many as fit in a third of the free memory, or
+    /// in 4 GB where that isn't known, as on CUDA]
     #[arg(long, value_name = "N", value_parser = in_range(1, 1 << 40))]
     pub max_batch_tokens: Option<usize>,
     /// Positions per block of the cache: a divisor of 64
@@ -165,7 +167,9 @@ impl ServeFlags {
 
     /// Returns the number of positions that the cache holds: what the flags ask for, or enough for
     /// every sequence to reach the full context, capped by a third of the memory left after the
-    /// weights. The rest is for the steps themselves. `weights` is in bytes.
+    /// weights, or by [`UNKNOWN_ROOM`]. The rest is for the steps themselves. `weights` and `free`,
+    /// the available memory if it is known, are in bytes. `value_bytes` is the size of one number
+    /// in the cache.
     ///
     /// # Errors
     /// If there isn't enough memory.
@@ -173,16 +177,17 @@ impl ServeFlags {
         &self,
         config: &ModelConfig,
         weights: f64,
-        device: &Device,
+        value_bytes: usize,
+        free: Option<f64>,
     ) -> Result<usize> {
         let context = config.max_position_embeddings;
         let heads = config.num_hidden_layers * config.num_key_value_heads;
-        let of_a_token = (2 * heads * config.head_dim * 4) as f64;
+        let of_a_token = (2 * heads * config.head_dim * value_bytes) as f64;
         let all = self.max_num_seqs.saturating_mul(context);
         let blocks = self.num_gpu_blocks_override;
         let asked = blocks.map(|blocks| blocks.saturating_mul(self.block_size));
         if let Some(tokens) = asked.or(self.max_batch_tokens) {
-            if let Some(free) = memory_check::available(device)? {
+            if let Some(free) = free {
                 let needed = tokens as f64 * of_a_token;
                 ensure!(
                     weights + needed <= free,
@@ -195,7 +200,7 @@ impl ServeFlags {
             }
             return Ok(tokens);
         }
-        let Some(free) = memory_check::available(device)? else { return Ok(all) };
+        let Some(free) = free else { return Ok(all.min((UNKNOWN_ROOM / of_a_token) as usize)) };
         let room = ((free - weights) / 3.0 / of_a_token).max(0.0) as usize;
         if room < 16 {
             bail!(
@@ -206,5 +211,33 @@ impl ServeFlags {
             )
         }
         Ok(all.min(room))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candecode::formats::{hub, ModelFiles};
+
+    #[test]
+    fn the_cache_is_limited_in_bytes() {
+        let files = ModelFiles::at(&hub::locate("story-230k", true).unwrap()).unwrap();
+        let config = ModelConfig { max_position_embeddings: 1 << 20, ..files.config().clone() };
+        let numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim;
+        let flags = ServeFlags::parse_from(["serve"]);
+        for (value_bytes, free, room) in
+            [(4, None, UNKNOWN_ROOM), (2, None, UNKNOWN_ROOM), (4, Some(4e9), 1e9)]
+        {
+            let of_a_token = (numbers * value_bytes) as f64;
+            let tokens = flags.batch_tokens(&config, 1e9, value_bytes, free).unwrap();
+            let used = tokens as f64 * of_a_token;
+            assert!(used <= room && used > room - of_a_token, "{used} of {room}");
+        }
+        // Only if a number has 2 bytes, as in bf16 on a GPU, do a million positions fit.
+        let flags = ServeFlags::parse_from(["serve", "--max-batch-tokens", "1000000"]);
+        let free = Some(3e6 * numbers as f64);
+        assert_eq!(flags.batch_tokens(&config, 0.0, 2, free).unwrap(), 1_000_000);
+        assert!(flags.batch_tokens(&config, 0.0, 4, free).is_err());
+        assert_eq!(flags.batch_tokens(&config, 0.0, 4, None).unwrap(), 1_000_000);
     }
 }

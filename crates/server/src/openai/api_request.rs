@@ -75,6 +75,9 @@ const MAX_CHOICES: usize = 128;
 const MAX_LOGPROBS: usize = 20;
 /// Temperatures below this are treated as greedy (vLLM's `_SAMPLING_EPS`).
 const LOWEST_TEMPERATURE: f64 = 1e-5;
+/// The seed of a request without one, or with -1, as in vLLM and llama.cpp. Each of its choices
+/// gets a random seed of its own.
+pub const NO_SEED: u64 = -1_i64 as u64;
 
 /// A string, or a list of strings.
 #[derive(Deserialize)]
@@ -138,17 +141,12 @@ struct StructuredOutputs {
 }
 
 impl ApiRequest {
-    /// Parses a request body for a server that serves `model`. `seed` is the default seed.
+    /// Parses a request body for a server that serves `model`.
     ///
     /// # Errors
     /// 400 if the body isn't a JSON object or a field is invalid; 404 if the request names another
     /// model.
-    pub fn parse(
-        endpoint: Endpoint,
-        body: &[u8],
-        model: &str,
-        seed: u64,
-    ) -> Result<Self, ApiError> {
+    pub fn parse(endpoint: Endpoint, body: &[u8], model: &str) -> Result<Self, ApiError> {
         let mut fields = Fields::read(body)?;
         let ignored = std::mem::take(&mut fields.ignored);
         other_endpoint(&fields, endpoint)?;
@@ -161,7 +159,7 @@ impl ApiRequest {
             Endpoint::Chat => vec![PromptInput::Messages(chat_messages(&fields)?)],
         };
         let (pattern_field, allow_regex) = allowed_regex(&fields)?.unzip();
-        let params = SamplingParams { allow_regex, ..sampling_params(&fields, endpoint, seed)? };
+        let params = SamplingParams { allow_regex, ..sampling_params(&fields, endpoint)? };
         let n: usize = fields.get("n")?.unwrap_or(1);
         if n > 1 && params.temperature == 0.0 {
             let message = "n must be 1 at temperature 0, where every completion would be the same";
@@ -297,20 +295,15 @@ fn chat_messages(fields: &Fields) -> Result<Vec<ChatMessage>, ApiError> {
     Ok(messages)
 }
 
-/// Reads the sampling fields. Defaults are OpenAI's. A seed of -1 means no seed, as in vLLM and
-/// llama.cpp.
-fn sampling_params(
-    fields: &Fields,
-    endpoint: Endpoint,
-    seed: u64,
-) -> Result<SamplingParams, ApiError> {
+/// Reads the sampling fields. Defaults are OpenAI's.
+fn sampling_params(fields: &Fields, endpoint: Endpoint) -> Result<SamplingParams, ApiError> {
     let default_most = match endpoint {
         Endpoint::Completions => 16,
         Endpoint::Chat => usize::MAX, // limited by the context
     };
     let most = fields.get("max_completion_tokens")?.or(fields.get("max_tokens")?);
     let temperature: f64 = fields.get("temperature")?.unwrap_or(1.0);
-    let own_seed: Option<i64> = fields.get("seed")?;
+    let seed: Option<i64> = fields.get("seed")?;
     let top_k: Option<i64> = fields.get("top_k")?;
     let mut allowed: Option<Vec<u32>> = fields.get("allowed_token_ids")?;
     if let Some(ids) = &mut allowed {
@@ -331,7 +324,7 @@ fn sampling_params(
         top_k: top_k.filter(|k| *k > 0).map(|k| k as usize),
         top_p: fields.get("top_p")?.unwrap_or(1.0),
         min_p: fields.get("min_p")?.unwrap_or(0.0),
-        seed: own_seed.filter(|seed| *seed != -1).map_or(seed, |seed| seed as u64),
+        seed: seed.map_or(NO_SEED, |seed| seed as u64),
         repetition_penalty: fields.get("repetition_penalty")?.unwrap_or(1.0),
         presence_penalty: fields.get("presence_penalty")?.unwrap_or(0.0),
         frequency_penalty: fields.get("frequency_penalty")?.unwrap_or(0.0),

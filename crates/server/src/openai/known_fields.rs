@@ -187,10 +187,12 @@ impl Fields {
         let Value::Object(mut all) = value else {
             return Err(ApiError::unreadable("the body must be a JSON object"));
         };
-        match all.get("tool_choice").and_then(Value::as_str) {
-            Some("none") => drop((all.remove("tool_choice"), all.remove("tools"))),
-            Some("auto") => drop(all.remove("tool_choice")),
-            _ => {}
+        for (choice, tools) in [("tool_choice", "tools"), ("function_call", "functions")] {
+            match all.get(choice).and_then(Value::as_str) {
+                Some("none") => drop((all.remove(choice), all.remove(tools))),
+                Some("auto") => drop(all.remove(choice)),
+                _ => {}
+            }
         }
         let (mut object, mut ignored) = (Map::new(), Vec::new());
         for (name, value) in all.into_iter().filter(|(_, value)| !value.is_null()) {

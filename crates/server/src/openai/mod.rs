@@ -8,5 +8,5 @@ mod reply;
 mod tests;
 
 pub use api_error::{cut, ApiError};
-pub use api_request::{ApiRequest, ChatMessage, Endpoint, PromptInput};
+pub use api_request::{ApiRequest, ChatMessage, Endpoint, PromptInput, NO_SEED};
 pub use reply::{ChoiceDelta, Reply};

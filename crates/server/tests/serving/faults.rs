@@ -241,7 +241,9 @@ fn without_a_queue_an_idle_server_still_answers() {
     well(&server);
     let mut running = server.begin(&long());
     read_some(&mut running, 300);
+    let prompt_tokens = server.metric("prompt_tokens_total");
     assert_eq!(server.post(COMPLETIONS, &body("Once", &json!({}))).0, 429);
+    assert_eq!(server.metric("prompt_tokens_total"), prompt_tokens, "a refused prompt counts");
     drop(running);
     server.wait_for("num_rows_running", 0.0);
     well(&server);

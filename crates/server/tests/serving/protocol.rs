@@ -103,6 +103,13 @@ fn choices_differ_and_come_again_with_their_seed() {
     let random = json!({"seed": -1, "temperature": 1});
     let texts: BTreeSet<String> = (0..4).map(|_| server.text(ONCE, &random)).collect();
     assert!(texts.len() > 1, "-1 must not be used as a seed: {texts:?}");
+    for seed in [json!(null), json!(-1)] {
+        let same = json!({"prompt": vec![ONCE; 4], "temperature": 1, "seed": seed});
+        let all = asked(&server, COMPLETIONS, &body(ONCE, &same));
+        let texts = all["choices"].as_array().unwrap().iter().map(|choice| &choice["text"]);
+        let texts: BTreeSet<String> = texts.map(Value::to_string).collect();
+        assert!(texts.len() > 1, "equal prompts must not share their random numbers: {texts:?}");
+    }
 }
 
 #[test]
@@ -248,6 +255,12 @@ fn refusals_have_openais_form() {
             r#"{"prompt": "x", "logit_bias": {"99999": 1}}"#,
             400,
             "not in the vocabulary",
+        ),
+        (
+            COMPLETIONS,
+            r#"{"prompt": "x", "stop": ["a", "<|endoftext|>\n"]}"#,
+            400,
+            "to stop at the token, use <|endoftext|> by itself",
         ),
         (
             COMPLETIONS,

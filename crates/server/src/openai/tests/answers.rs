@@ -35,7 +35,7 @@ fn reply(chat: bool, n: usize, prompts: &[usize], logprobs: bool, echoes: &[Stri
         true => (Endpoint::Chat, r#"{"messages": [{"role": "user", "content": "Hi"}]}"#),
         false => (Endpoint::Completions, r#"{"prompt": "Once"}"#),
     };
-    let mut request = ApiRequest::parse(endpoint, body.as_bytes(), "story-3m", 0).unwrap();
+    let mut request = ApiRequest::parse(endpoint, body.as_bytes(), "story-3m").unwrap();
     request.n = n;
     request.logprobs = logprobs.then_some(2);
     request.include_usage = true;

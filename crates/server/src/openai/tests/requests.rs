@@ -4,7 +4,7 @@
 
 use crate::openai::known_fields::{rule, FieldRule, READ, REFUSED, WITHOUT_EFFECT};
 use crate::openai::Endpoint::{self, Chat, Completions};
-use crate::openai::{ApiError, ApiRequest, ChatMessage, PromptInput};
+use crate::openai::{ApiError, ApiRequest, ChatMessage, PromptInput, NO_SEED};
 use candecode::kit::SamplingParams;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ fn parse(endpoint: Endpoint, more: &Value) -> Result<ApiRequest, ApiError> {
     for (name, value) in more.as_object().unwrap() {
         body[name] = value.clone();
     }
-    ApiRequest::parse(endpoint, body.to_string().as_bytes(), "story-3m", 99)
+    ApiRequest::parse(endpoint, body.to_string().as_bytes(), "story-3m")
 }
 
 /// Expects the request to be rejected with 400, and returns the field at fault and the message.
@@ -37,7 +37,7 @@ fn refused(endpoint: Endpoint, more: &Value) -> (String, String) {
 
 /// The parameters of a request that sets none.
 fn defaults(max_new_tokens: usize) -> SamplingParams {
-    SamplingParams { max_new_tokens, temperature: 1.0, seed: 99, ..SamplingParams::default() }
+    SamplingParams { max_new_tokens, temperature: 1.0, seed: NO_SEED, ..SamplingParams::default() }
 }
 
 #[test]
@@ -238,6 +238,8 @@ fn what_is_out_of_range_or_too_much_is_refused() {
         (json!({"stream_options": {"include_usage": 1}}), "stream_options"),
         (json!({"tools": [{"type": "function"}]}), "tools"),
         (json!({"tool_choice": "required"}), "tool_choice"),
+        (json!({"functions": [{"name": "f"}], "function_call": "auto"}), "functions"),
+        (json!({"function_call": {"name": "f"}}), "function_call"),
         (json!({"model": 7}), "model"),
         (json!({"prompt": "Once"}), "prompt"), // a completion's
         (json!({"echo": true}), "echo"),
@@ -259,7 +261,7 @@ fn what_is_out_of_range_or_too_much_is_refused() {
     let error = parse(Chat, &json!({"model": "story-7b"})).unwrap_err();
     assert_eq!((error.status, error.code), (404, Some("model_not_found")));
     for body in ["{\"prompt\": ", "[\"Once\"]", &"[".repeat(500_000)] {
-        let error = ApiRequest::parse(Completions, body.as_bytes(), "story-3m", 99).unwrap_err();
+        let error = ApiRequest::parse(Completions, body.as_bytes(), "story-3m").unwrap_err();
         assert_eq!((error.status, error.param), (400, None));
     }
 }
@@ -273,6 +275,8 @@ fn values_that_stand_for_nothing_are_nothing() {
         (Chat, json!({"logprobs": false, "top_logprobs": 0})),
         (Chat, json!({"tools": [{"type": "function"}], "tool_choice": "none"})),
         (Chat, json!({"tools": [], "tool_choice": "auto"})),
+        (Chat, json!({"functions": [{"name": "f"}], "function_call": "none"})),
+        (Chat, json!({"functions": [], "function_call": "auto"})),
         (Chat, json!({"response_format": {"type": "text", "json_schema": null}})),
         (Chat, json!({"stream_options": {"include_obfuscation": false}})),
         (Chat, json!({"structured_outputs": {}})),
