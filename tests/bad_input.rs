@@ -49,7 +49,7 @@ fn command(args: &[&str]) -> Command {
 
 /// A run that takes and prints ids needs no tokenizer, but one that needs the text does.
 #[test]
-fn a_folder_without_a_tokenizer_runs_on_ids() {
+fn a_model_without_a_tokenizer_runs_on_token_ids() {
     let folder = Folder::new("ids");
     let run = |more: &[&str]| {
         let ids = ["--model", folder.path(), "--prompt-ids", "5,6,7", "--max-new-tokens", "9"];
@@ -73,7 +73,7 @@ fn a_folder_without_a_tokenizer_runs_on_ids() {
 }
 
 #[test]
-fn what_a_model_wishes_is_noted_and_not_done() {
+fn generation_config_settings_are_noted_but_not_applied() {
     let folder = Folder::new("wishes");
     let run = |flags: &[&str]| {
         let args =
@@ -97,7 +97,7 @@ fn what_a_model_wishes_is_noted_and_not_done() {
 }
 
 #[test]
-fn a_draft_as_large_as_its_target_is_a_warning() {
+fn a_draft_model_as_large_as_its_target_prints_a_warning() {
     let run = |target: &str, draft: &str| {
         let flags = ["--max-new-tokens", "8", "--model", target, "--draft-model", draft];
         let output = command(&[&["-p", "Once"], &flags[..]].concat()).output().unwrap();
@@ -114,7 +114,7 @@ fn a_draft_as_large_as_its_target_is_a_warning() {
 /// A draft may lead where the request's constraints leave no token. That's no error unless the text
 /// itself goes there.
 #[test]
-fn a_dead_end_in_a_draft_fails_no_text() {
+fn a_dead_end_in_a_draft_is_not_an_error() {
     let run = |prompt: &str, regex: &str, more: &[&str]| {
         let flags = ["-p", prompt, "--allow-regex", regex, "--block", "xq"];
         let output = command(&[&flags[..], more].concat()).output().unwrap();
@@ -202,7 +202,7 @@ fn medusa_heads_and_trees_are_checked_before_the_model_is_loaded() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_the_text_cleanly() {
+fn ctrl_c_stops_generation_cleanly() {
     use std::io::Read;
     let mut run =
         command(&["-p", "Once", "--max-new-tokens", "100000", "--model", "story-gpt2-1m"]);
@@ -219,7 +219,7 @@ fn ctrl_c_ends_the_text_cleanly() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_it_quietly() {
+fn a_closed_stdout_ends_the_run_quietly() {
     let mut run = command(&["-p", "Once", "--max-new-tokens", "200"]);
     let mut child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -250,7 +250,7 @@ fn ctrl_c_ends_a_beam_search() {
 
 /// With a single beam, day 11's loop finds the greedy text.
 #[test]
-fn beam_searches_show_the_text_of_every_prompt() {
+fn beam_search_prints_text_for_every_prompt() {
     let run = |flags: &[&str], prompts: &[&str]| {
         let text = ["--model", "story-230k", "--max-new-tokens", "9", "--stats"];
         let out = command(&[&text[..], flags, prompts].concat()).output().unwrap();
@@ -277,7 +277,7 @@ fn beam_searches_show_the_text_of_every_prompt() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_part_of_a_prompt() {
+fn a_byte_order_mark_is_stripped_from_the_prompt() {
     let folder = Folder::new("byte-order-mark");
     let said = |name: &str, text: &str| {
         let file = folder.0.join(name);
@@ -296,7 +296,7 @@ fn a_byte_order_mark_is_no_part_of_a_prompt() {
 
 /// 40 MB are rejected by size alone: reading them as tokens takes half a minute.
 #[test]
-fn a_prompt_of_many_megabytes_is_refused_by_its_size() {
+fn a_huge_prompt_is_refused_by_size_alone() {
     let folder = Folder::new("long-prompt");
     let file = folder.0.join("long");
     fs::write(&file, "a b ".repeat(10_000_000)).unwrap();
@@ -307,7 +307,7 @@ fn a_prompt_of_many_megabytes_is_refused_by_its_size() {
 }
 
 #[test]
-fn an_error_after_the_prompt_was_shown_has_a_line_of_its_own() {
+fn an_error_after_the_prompt_starts_on_a_new_line() {
     let folder = Folder::new("nan-weights");
     let file = folder.0.join("model.safetensors");
     let mut bytes = fs::read(&file).unwrap();
@@ -325,7 +325,7 @@ fn an_error_after_the_prompt_was_shown_has_a_line_of_its_own() {
 
 /// A processor's name may contain NaN even if the model's numbers are fine.
 #[test]
-fn an_error_that_quotes_nan_is_not_the_models() {
+fn an_error_that_quotes_nan_is_not_blamed_on_the_model() {
     let flags =
         ["-p", "Once", "--model", "story-230k", "--allow-regex", "NaN\u{4e00}{9999}\u{1F600}"];
     let dead = ["-p", "Once", "--model", "story-230k", "--allow-regex", "NaN NaN", "--block", "N"];
@@ -343,7 +343,7 @@ fn an_error_that_quotes_nan_is_not_the_models() {
 /// Parameters that pass validation also work at the ends of their ranges, without turning anything
 /// into infinity or NaN on the way.
 #[test]
-fn extreme_parameters_act_as_their_limit_or_are_refused_first() {
+fn extreme_parameters_act_like_their_limit_or_are_refused() {
     let run = |flags: &[&str]| {
         let fixed = ["-p", "Once upon a time", "--model", "story-230k", "--max-new-tokens", "12"];
         let out = command(&[&fixed, flags].concat()).output().unwrap();
@@ -378,7 +378,7 @@ fn extreme_parameters_act_as_their_limit_or_are_refused_first() {
 
 /// As in transformers, a text may start with only BOS.
 #[test]
-fn an_empty_prompt_is_bos_where_the_tokenizer_adds_it() {
+fn an_empty_prompt_becomes_bos_if_the_tokenizer_adds_it() {
     let folder = Folder::new("bos");
     let file = folder.0.join("tokenizer.json");
     let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -413,7 +413,7 @@ fn an_empty_prompt_is_bos_where_the_tokenizer_adds_it() {
 
 /// A token's logprob is the same number in the answer and in the list of top tokens.
 #[test]
-fn a_token_has_one_logprob_in_an_answer() {
+fn a_token_has_the_same_logprob_everywhere_in_an_answer() {
     let flags = ["-p", "Once upon a time", "--max-new-tokens", "40"];
     let json = ["--format", "json", "--top-logprobs", "3"];
     let out = command(&[&flags[..], &json].concat()).output().unwrap();
@@ -430,7 +430,7 @@ fn a_token_has_one_logprob_in_an_answer() {
 
 /// The pattern allows a different opening for each text, and one of them is blocked.
 #[test]
-fn a_text_of_a_batch_that_fails_leaves_the_others_whole() {
+fn a_failing_text_in_a_batch_leaves_the_others_complete() {
     let pattern = " and [A-Z][a-z]+|, there was";
     let fixed = [
         "--model",
@@ -479,7 +479,7 @@ fn a_text_of_a_batch_that_fails_leaves_the_others_whole() {
 
 /// Each text in a batch has its own top tokens, the same as when it runs alone.
 #[test]
-fn the_likeliest_tokens_of_a_batch_are_those_of_its_texts_alone() {
+fn top_logprobs_in_a_batch_equal_those_of_each_text_alone() {
     let fixed = ["--model", "story-230k", "--max-new-tokens", "6", "--top-logprobs", "3"];
     let run = |flags: &[&str]| {
         let out = command(&[&fixed, flags].concat()).output().unwrap();
@@ -495,7 +495,7 @@ fn the_likeliest_tokens_of_a_batch_are_those_of_its_texts_alone() {
 
 /// A stop string ends a text anywhere, even before a format is complete, as in vLLM.
 #[test]
-fn a_stop_string_may_cut_a_format() {
+fn a_stop_string_may_cut_a_format_short() {
     let flags = ["-p", "Lily had", "--allow-regex", " [0-9] red dogs", "--stop", "dog"];
     let out = command(&flags).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
@@ -505,7 +505,7 @@ fn a_stop_string_may_cut_a_format() {
 /// An instruct model answers a prompt: its template wraps the prompt, and the end-of-turn token
 /// ends the text.
 #[test]
-fn the_prompt_of_an_instruct_model_goes_through_its_template() {
+fn an_instruct_models_prompt_is_wrapped_in_its_template() {
     let folder = Folder::new("instruct");
     let model = folder.0.join("tiny-Instruct");
     std::fs::create_dir(&model).unwrap();
@@ -538,7 +538,7 @@ fn the_prompt_of_an_instruct_model_goes_through_its_template() {
 }
 
 #[test]
-fn a_template_that_fails_on_a_plain_prompt_is_told_before_the_weights_are_read() {
+fn a_failing_template_is_reported_before_weights_are_read() {
     let folder = Folder::new("instruct-fails");
     let model = folder.0.join("tiny-chat");
     std::fs::create_dir(&model).unwrap();
@@ -556,7 +556,7 @@ fn a_template_that_fails_on_a_plain_prompt_is_told_before_the_weights_are_read()
 }
 
 #[test]
-fn a_file_in_nanogpts_spelling_is_answered_with_the_flag() {
+fn nanogpt_prompt_syntax_points_to_the_prompt_file_flag() {
     let output = command(&["-p", "FILE:prompt.txt"]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -566,7 +566,7 @@ fn a_file_in_nanogpts_spelling_is_answered_with_the_flag() {
 /// A list with commas is one long word that no text contains, so without a warning it would
 /// silently block nothing.
 #[test]
-fn a_block_list_with_commas_is_noticed() {
+fn a_block_list_with_commas_prints_a_note() {
     let run = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_candecode"));
         command.args(["--model", story().to_str().unwrap(), "-p", "Once", "--max-new-tokens", "1"]);

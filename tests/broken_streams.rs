@@ -50,7 +50,7 @@ fn within_a_minute(mut command: Command) -> Output {
 }
 
 #[test]
-fn a_standard_error_that_cannot_be_written_costs_nothing() {
+fn an_unwritable_stderr_changes_no_output_or_exit_code() {
     let usual = command(&TEXT).output().unwrap();
     assert!(usual.stdout.starts_with(b"Once upon a time") && !usual.stderr.is_empty());
     let stats = [&TEXT[..], &["--stats"]].concat();
@@ -78,7 +78,7 @@ fn a_standard_error_that_cannot_be_written_costs_nothing() {
 }
 
 #[test]
-fn a_standard_output_that_cannot_be_written_is_said_and_a_closed_one_ends_quietly() {
+fn a_full_stdout_is_an_error_and_a_closed_one_exits_quietly() {
     let json = [&TEXT[..], &["--format", "json"]].concat();
     let cases: [&[&str]; 7] = [
         &TEXT,
@@ -127,7 +127,7 @@ impl Drop for Dir {
 }
 
 #[test]
-fn input_without_an_end_is_refused() {
+fn endless_input_is_refused() {
     let dir = Dir::new("endless");
     let pipe = dir.0.join("pipe").display().to_string();
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -156,7 +156,7 @@ fn input_without_an_end_is_refused() {
 }
 
 #[test]
-fn a_pipe_that_is_open_already_is_read() {
+fn a_prompt_piped_to_stdin_is_read() {
     let usual = command(&TEXT).output().unwrap();
     let flags = "--model story-230k --max-new-tokens 9";
     for line in [
@@ -172,7 +172,7 @@ fn a_pipe_that_is_open_already_is_read() {
 }
 
 #[test]
-fn a_line_of_a_chat_that_cannot_fit_is_refused_without_being_read() {
+fn an_oversized_chat_line_is_refused_by_size_alone() {
     let mut chat = command(&["--chat", "--model", "story-230k", "--max-new-tokens", "3"]);
     let mut child = chat.stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -191,7 +191,7 @@ fn a_line_of_a_chat_that_cannot_fit_is_refused_without_being_read() {
 
 /// Every flag that takes an integer states the range it expects.
 #[test]
-fn whole_numbers_have_a_range() {
+fn integer_flags_state_their_range() {
     let most = (1u64 << 32).to_string();
     for flag in [
         "--max-new-tokens",
@@ -232,7 +232,7 @@ fn whole_numbers_have_a_range() {
 }
 
 #[test]
-fn token_ids_may_be_pasted_from_json() {
+fn prompt_ids_accept_a_json_array() {
     let ids = |ids: &str| {
         let args = ["--prompt-ids", ids, "--model", "story-230k", "--max-new-tokens", "3"];
         let output = command(&args).output().unwrap();
@@ -249,7 +249,7 @@ fn token_ids_may_be_pasted_from_json() {
 }
 
 #[test]
-fn a_window_limits_what_penalties_look_at() {
+fn the_penalty_window_limits_which_tokens_count() {
     let run = |more: &[&str]| {
         let long = ["-p", "Once upon a time", "--model", "story-230k", "--max-new-tokens", "60"];
         let output = command(&[&long[..], more].concat()).output().unwrap();

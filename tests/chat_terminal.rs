@@ -38,7 +38,7 @@ fn stats(errors: &str) -> Vec<[usize; 4]> {
 const SMALL: [&str; 4] = ["--model", "story-230k", "--stats", "--offline"];
 
 #[test]
-fn lines_are_turns_and_the_cache_is_kept() {
+fn each_line_is_a_turn_and_reuses_the_cache() {
     let (out, errors, code) =
         chat(&SMALL, "Once upon a time there was a cat.\nOne day, it rained.\n\n");
     assert_eq!(code, 0, "{errors}");
@@ -98,7 +98,7 @@ fn with_template(test: &str, template: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_system_prompt_and_a_template_of_ones_own() {
+fn a_chat_accepts_a_custom_template_and_system_prompt() {
     let file = with_template(
         "own",
         "{% for m in messages %}{{ m.role }}{{ mark }} {{ m.content }}\n{% endfor %}assistant:",
@@ -129,7 +129,7 @@ fn a_system_prompt_and_a_template_of_ones_own() {
 }
 
 #[test]
-fn a_line_that_is_refused_is_said_and_the_chat_goes_on() {
+fn a_refused_chat_line_is_reported_and_the_chat_continues() {
     let mut lines = "long ".repeat(600).into_bytes();
     lines.extend(b"\n\xff\xfe\nA cat sat.\n");
     let (_, errors, code) = chat(&SMALL, lines);
@@ -139,13 +139,13 @@ fn a_line_that_is_refused_is_said_and_the_chat_goes_on() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_part_of_the_first_line() {
+fn a_byte_order_mark_is_stripped_from_the_first_chat_line() {
     let (out, errors, code) = chat(&SMALL, "\u{feff}/quit\nA cat sat.\n");
     assert_eq!((out.as_str(), stats(&errors).len(), code), ("", 0, 0), "{errors}");
 }
 
 #[test]
-fn a_seed_is_a_chat() {
+fn a_seed_reproduces_the_chat() {
     let flags = |seed| [&SMALL[..], &["--temperature", "0.9", "--seed", seed]].concat();
     let lines = "Once upon a time there was a cat.\nOne day, it rained.\n/reset\nOnce upon a time \
         there was a cat.\n";
@@ -157,7 +157,7 @@ fn a_seed_is_a_chat() {
 }
 
 #[test]
-fn what_cannot_be_chatted_with_is_refused() {
+fn chat_refuses_unsupported_models_and_flags() {
     let dir = format!("{}/models/story-230k", env!("CARGO_MANIFEST_DIR"));
     for (flags, code, words) in [
         (&["--model", &dir][..], 1, "has no chat template: it continues texts"),
@@ -188,7 +188,7 @@ fn control_c(child: &Child) {
 
 #[test]
 #[cfg(unix)]
-fn control_c_stops_an_answer_and_keeps_the_chat() {
+fn control_c_stops_the_answer_but_not_the_chat() {
     let file = with_template("stop", "{% for m in messages %}{{ m.content }} {% endfor %}");
     // Slow on purpose: without a cache, the answer is still being generated when the signal
     // arrives.
@@ -230,7 +230,7 @@ fn control_c_stops_an_answer_and_keeps_the_chat() {
 
 #[test]
 #[cfg(unix)]
-fn control_c_at_the_prompt_ends_the_chat_politely() {
+fn control_c_at_the_prompt_ends_the_chat_cleanly() {
     let mut child = command(&SMALL).spawn().unwrap();
     let mut lines = child.stdin.take().unwrap();
     lines.write_all(b"A cat sat.\n").unwrap();

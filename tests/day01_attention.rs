@@ -37,7 +37,7 @@ checks::tests! {
     task_1_5_any_heads_are_merged => day::any_heads_are_merged,
     task_1_5_heads_equal_torchs_multihead_attention => day::heads_equal_torchs_multihead_attention,
     task_1_6_a_sink_takes_its_share => day::a_sink_takes_its_share,
-    task_1_6_a_query_may_take_nothing => day::a_query_may_take_nothing,
+    task_1_6_a_query_with_no_visible_key_returns_zeros => day::a_query_with_no_visible_key_returns_zeros,
     task_1_6_large_scores_and_sinks_do_not_overflow => day::large_scores_and_sinks_do_not_overflow,
     task_1_6_sinks_equal_the_formula => day::sinks_equal_the_formula,
 }

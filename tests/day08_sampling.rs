@@ -20,7 +20,7 @@ checks::tests! {
     task_8_1_softmax_does_not_overflow => day::softmax_does_not_overflow,
     task_8_1_softmax_equals_torch => day::softmax_equals_torch,
     task_8_1_softmax_equals_candle_nn => day::softmax_equals_candle_nn,
-    task_8_1_rows_without_a_softmax_are_rejected => day::rows_without_a_softmax_are_rejected,
+    task_8_1_softmax_rejects_empty_nan_and_all_masked_rows => day::softmax_rejects_empty_nan_and_all_masked_rows,
     task_8_2_temperature_by_hand => day::temperature_by_hand,
     task_8_2_the_worked_example => day::the_worked_example,
     task_8_2_a_tiny_temperature_is_nearly_greedy => day::a_tiny_temperature_is_nearly_greedy,
@@ -32,12 +32,12 @@ checks::tests! {
     task_8_3_top_k_equals_transformers => day::top_k_equals_hf,
     task_8_3_top_k_of_0_is_rejected => day::top_k_of_0_is_rejected,
     task_8_4_the_token_that_crosses_p_is_kept => day::the_token_that_crosses_p_is_kept,
-    task_8_4_top_p_needs_no_order => day::top_p_needs_no_order,
-    task_8_4_the_last_of_equals_stay => day::the_last_of_equals_stay,
+    task_8_4_top_p_works_on_unsorted_logits => day::top_p_works_on_unsorted_logits,
+    task_8_4_top_p_keeps_the_last_of_tied_tokens => day::top_p_keeps_the_last_of_tied_tokens,
     task_8_4_at_least_one_stays => day::at_least_one_stays,
-    task_8_4_top_p_counts_what_is_left => day::top_p_counts_what_is_left,
+    task_8_4_top_p_renormalizes_over_the_remaining_tokens => day::top_p_renormalizes_over_the_remaining_tokens,
     task_8_4_top_p_equals_transformers => day::top_p_equals_hf,
-    task_8_4_top_p_keeps_the_smallest_set_that_reaches_p => day::top_p_is_a_property,
+    task_8_4_top_p_keeps_the_smallest_set_that_reaches_p => day::top_p_keeps_the_fewest_tokens_that_reach_p,
     task_8_4_top_p_outside_0_to_1_is_rejected => day::top_p_outside_0_to_1_is_rejected,
     task_8_5_min_p_by_hand => day::min_p_by_hand,
     task_8_5_min_p_equals_transformers => day::min_p_equals_hf,
@@ -49,19 +49,19 @@ checks::tests! {
     task_8_6_the_same_filters_on_two_contexts => day::two_contexts,
     task_8_6_a_bad_parameter_is_rejected_before_the_model_runs => day::a_bad_parameter_is_rejected_before_the_model_runs,
     task_8_7_sample_by_hand => day::sample_by_hand,
-    task_8_7_the_impossible_is_never_drawn => day::the_impossible_is_never_drawn,
+    task_8_7_a_token_with_probability_0_is_never_sampled => day::a_token_with_probability_0_is_never_sampled,
     task_8_7_sample_rejects_invalid_input => day::sample_rejects_invalid_input,
     task_8_7_sample_follows_the_probabilities => day::sample_follows_the_probabilities,
-    task_8_7_a_request_draws_the_same_alone_and_in_a_batch => day::a_request_draws_the_same_alone_and_in_a_batch,
+    task_8_7_a_request_draws_the_same_tokens_alone_and_in_a_batch => day::a_request_draws_the_same_tokens_alone_and_in_a_batch,
     task_8_8_a_race_by_hand => day::a_race_by_hand,
-    task_8_8_the_race_is_torchs_multinomial => day::the_race_is_torchs_multinomial,
+    task_8_8_the_race_equals_torch_multinomial => day::the_race_equals_torch_multinomial,
     task_8_8_race_rejects_invalid_input => day::race_rejects_invalid_input,
-    task_8_8_both_ways_are_one_distribution => day::both_ways_are_one_distribution,
+    task_8_8_race_and_sample_draw_from_the_same_distribution => day::race_and_sample_draw_from_the_same_distribution,
     task_8_8_tokens_equal_transformers_for_ten_seeds_and_five_settings => day::ten_seeds_five_settings,
-    task_8_8_rows_of_a_batch_share_the_stream => day::rows_of_a_batch_share_the_stream,
+    task_8_8_rows_in_a_batch_share_one_random_stream => day::rows_in_a_batch_share_one_random_stream,
     task_8_8_generate_equals_transformers => day::generate_equals_transformers,
     task_8_9_three_tokens_by_hand => day::three_tokens_by_hand,
-    task_8_9_pairs_follow_draws_without_replacement => day::pairs_follow_draws_without_replacement,
+    task_8_9_drawn_pairs_match_sampling_without_replacement => day::drawn_pairs_match_sampling_without_replacement,
     task_8_9_draw_distinct_rejects_invalid_input => day::draw_distinct_rejects_invalid_input,
 }
 
@@ -69,7 +69,7 @@ use candecode::kit::rng::{RequestRng, TorchRng};
 
 /// Not a task, since readers don't write this generator.
 #[test]
-fn teeth_the_torch_stream_is_torchs() -> candle_core::Result<()> {
+fn teeth_torch_rng_matches_torch() -> candle_core::Result<()> {
     let goldens = checks::golden_json("day08")?;
     for golden in goldens["words"].as_array().unwrap() {
         let mut rng = TorchRng::new(golden["seed"].as_u64().unwrap());
@@ -106,7 +106,7 @@ fn teeth_the_torch_stream_is_torchs() -> candle_core::Result<()> {
 
 /// `--rng chacha --seed N` must draw the same numbers in every release.
 #[test]
-fn teeth_the_portable_stream_stays_what_it_is() {
+fn teeth_the_portable_stream_never_changes() {
     let uniforms = |seed, request| {
         let mut rng = RequestRng::new(seed, request);
         [(); 3].map(|()| rng.uniform())

@@ -31,7 +31,7 @@ fn texts(tokens: &[Token]) -> String {
 }
 
 #[test]
-fn two_generations_of_one_engine_at_once_are_each_what_they_are_alone() {
+fn interleaved_generations_of_one_engine_equal_solo_runs() {
     let engine = engine();
     let params = [greedy(20), SamplingParams { temperature: 0.9, seed: 7, ..greedy(20) }];
     let alone: Vec<Vec<u32>> =
@@ -47,7 +47,7 @@ fn two_generations_of_one_engine_at_once_are_each_what_they_are_alone() {
 }
 
 #[test]
-fn batched_equals_alone_with_parameters_of_each_its_own() {
+fn batched_equals_alone_with_per_prompt_parameters() {
     let engine = engine();
     let params = [
         greedy(12),
@@ -72,7 +72,7 @@ fn batched_equals_alone_with_parameters_of_each_its_own() {
 }
 
 #[test]
-fn a_completion_that_fails_ends_alone() {
+fn a_failed_completion_leaves_the_others_unchanged() {
     let engine = engine();
     // Only "was" is allowed after " there", and it is blocked.
     let failing = SamplingParams {
@@ -112,7 +112,7 @@ fn every_kind_of_cache_gives_the_same_tokens() {
 }
 
 #[test]
-fn an_engine_of_parts_in_memory_is_the_same() {
+fn an_engine_built_from_parts_gives_the_same_tokens() {
     let files = ModelFiles::open("story-230k").unwrap();
     let weights = files.weights(DType::F32, &Device::Cpu).unwrap();
     let config = files.config().clone();
@@ -122,7 +122,7 @@ fn an_engine_of_parts_in_memory_is_the_same() {
 }
 
 #[test]
-fn simple_generate_writes_what_the_engine_writes() {
+fn simple_generate_writes_the_same_text_as_the_engine() {
     let engine = engine();
     let (model, tokenizer) = (engine.model(), engine.tokenizer());
     for prompt in PROMPTS {
@@ -142,7 +142,7 @@ fn simple_generate_writes_what_the_engine_writes() {
 }
 
 #[test]
-fn the_context_ends_a_text() {
+fn generation_stops_at_the_context_limit() {
     let engine = engine();
     let context = engine.model().config.max_position_embeddings;
     let prompt = "Once upon a time there was a red ball. ".repeat(44);
@@ -185,7 +185,7 @@ fn bad_requests_are_refused() {
 }
 
 #[test]
-fn a_trace_tells_no_nan_from_a_pass_that_cannot_be_repeated() {
+fn a_nan_trace_distinguishes_no_nan_from_not_repeatable() {
     let files = ModelFiles::open("story-230k").unwrap();
     let mut model =
         load::load_files(&files, DType::F32, &Device::Cpu, &operations::plain()).unwrap();
@@ -205,7 +205,7 @@ fn a_trace_tells_no_nan_from_a_pass_that_cannot_be_repeated() {
 /// Many stop strings, or a long one that the text starts to match, cost about as much as one short
 /// string.
 #[test]
-fn stop_strings_cost_what_can_match() {
+fn many_or_long_stop_strings_do_not_slow_matching() {
     let pieces: Vec<String> = (0..4000).map(|i| format!(" {i}")).collect();
     let cost = |stops: &[String]| {
         let mut watch = StopStrings::new(stops);
@@ -228,7 +228,7 @@ fn stop_strings_cost_what_can_match() {
 }
 
 #[test]
-fn an_error_about_nan_says_what_its_trace_came_to() {
+fn a_nan_error_reports_the_result_of_its_trace() {
     let numbers = NanTrace::NoNan.to_string();
     assert!(numbers.contains("without a cache, this text gives no NaN"), "{numbers}");
     let unknown = NanTrace::NotRepeatable.to_string();
@@ -238,7 +238,7 @@ fn an_error_about_nan_says_what_its_trace_came_to() {
 }
 
 #[test]
-fn a_sliding_cache_is_for_one_text() {
+fn a_sliding_cache_refuses_a_batch() {
     let mut engine = engine();
     engine.cache = Some(CacheKind::Sliding(64));
     assert_eq!(ids(engine.generate(PROMPTS[0], &greedy(2)).unwrap()).len(), 2);
@@ -253,7 +253,7 @@ fn a_sliding_cache_is_for_one_text() {
 }
 
 #[test]
-fn every_loop_of_the_score_writes_transformers_texts_and_each_does_less_work() {
+fn every_scored_loop_matches_transformers_at_the_expected_cost() {
     let oracle = std::fs::read_to_string("tests/oracle/day15.json").unwrap();
     let oracle: serde_json::Value = serde_json::from_str(&oracle).unwrap();
     let cost = |day| {

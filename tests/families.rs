@@ -174,7 +174,7 @@ fn measure(model: &str, disk: &str, dtype: &str, path: &Path, golden: &Golden) -
 }
 
 #[test]
-fn every_family_in_every_format_is_transformers_and_the_book_says_so() {
+fn every_family_and_format_matches_transformers_and_the_book() {
     let mut found = Vec::new();
     for model in MODELS {
         let kept = |name: &str, dtype, files| Folder::of(model, name, dtype, files);
@@ -205,7 +205,7 @@ fn every_family_in_every_format_is_transformers_and_the_book_says_so() {
 
 /// The results for a real model are in a separate file, since no test downloads one.
 #[test]
-fn the_book_says_what_was_found_of_the_real_model() {
+fn the_book_matches_the_results_for_the_real_model() {
     let json = std::fs::read_to_string(oracle("families_real.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let found: Vec<Found> = serde_json::from_value(json["found"].clone()).unwrap();
@@ -246,7 +246,7 @@ fn is_measured(cell: &str) -> bool {
 /// A GGUF file with f16 matrices and a folder with the same numbers in f32 are the same model, bit
 /// for bit.
 #[test]
-fn a_gguf_file_has_the_tensors_of_its_folder() {
+fn gguf_tensors_equal_the_safetensors() {
     for model in MODELS {
         let folder = candecode::formats::open_weights(&oracle(model), DType::F32, &CPU).unwrap();
         let gguf =
@@ -269,7 +269,7 @@ fn a_gguf_file_has_the_tensors_of_its_folder() {
 /// The metadata of a GGUF file written by llama.cpp's package matches `config.json`. This includes
 /// Llama 3's RoPE scaling, which the file stores only as the resulting factors.
 #[test]
-fn a_gguf_file_has_the_configuration_of_its_folder() {
+fn gguf_metadata_matches_config_json() {
     for model in MODELS {
         let mut want = candecode::formats::read_config(&oracle(model)).unwrap();
         want.eos_token_ids.clear(); // these files have no tokenizer to take them from

@@ -11,7 +11,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn arrows_inside_src_point_down() {
+fn dependencies_inside_src_point_down() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut sources = files(&root.join("src"));
     sources.extend(files(&root.join("solutions")));
@@ -36,7 +36,7 @@ fn arrows_inside_src_point_down() {
 /// ARCHITECTURE.md has one line `crate -> crate, crate` for each workspace crate that uses others,
 /// and these lines must match cargo's metadata.
 #[test]
-fn the_drawing_of_crates_is_what_cargo_knows() {
+fn the_crate_diagram_matches_cargo_metadata() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut cargo = std::process::Command::new(env!("CARGO"));
     cargo.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root);

@@ -119,7 +119,7 @@ fn refused<T>(result: anyhow::Result<T>, says: &[&str]) {
 }
 
 #[test]
-fn a_guess_about_an_infinity_needs_one() {
+fn likely_if_not_finite_requires_a_non_finite_value() {
     use checks::{equal, Likely as _};
     let guess = |got: f32| {
         let wrong = equal("x", Ok(got), &0.5).likely_if_not_finite("exp(1000) is infinite");

@@ -45,7 +45,7 @@ fn hash(ids: &[u32]) -> String {
 }
 
 #[test]
-fn no_held_out_story_begins_like_one_that_the_heads_were_trained_on() {
+fn no_held_out_story_opens_like_a_training_story() {
     let text = std::fs::read_to_string(file("train_openings.txt")).unwrap();
     let trained: HashSet<&str> = text.lines().collect();
     assert!(trained.len() > 1000);
@@ -85,7 +85,7 @@ fn plain(engine: &Engine, prompt: &[u32]) -> Vec<u32> {
 }
 
 #[test]
-fn held_out_stories_are_the_same_and_take_fewer_passes() {
+fn held_out_stories_are_unchanged_and_take_fewer_passes() {
     let engine = Engine::open("story-3m").unwrap();
     let heads = heads(&engine);
     let (mut written, mut passes) = (0, 0);
@@ -124,7 +124,7 @@ fn saved(name: &str, tensors: &HashMap<String, Tensor>) -> PathBuf {
 }
 
 #[test]
-fn a_gpt2_writes_its_own_text_with_any_heads() {
+fn medusa_heads_do_not_change_gpt2s_text() {
     let engine = Engine::open("story-gpt2-1m").unwrap();
     let path = saved("gpt2", &untrained(engine.model()));
     let heads = medusa::load(&path, engine.model()).unwrap();
@@ -135,7 +135,7 @@ fn a_gpt2_writes_its_own_text_with_any_heads() {
 }
 
 #[test]
-fn the_states_are_those_that_the_head_reads() {
+fn hidden_states_are_the_inputs_of_the_lm_head() {
     for name in ["story-3m", "story-gpt2-1m"] {
         let engine = Engine::open(name).unwrap();
         let model = engine.model();
@@ -151,7 +151,7 @@ fn the_states_are_those_that_the_head_reads() {
 }
 
 #[test]
-fn files_that_are_no_heads_of_this_model_are_refused() {
+fn files_without_valid_heads_for_this_model_are_refused() {
     let engine = Engine::open("story-230k").unwrap();
     let model = engine.model();
     let good = untrained(model);

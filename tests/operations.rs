@@ -49,7 +49,7 @@ fn device() -> Device {
 }
 
 #[test]
-fn day_16_says_what_the_kernels_read() {
+fn day_16_predicts_the_bytes_that_the_kernels_read() {
     let _held = KERNELS.lock();
     for name in ["story-3m", "story-230k", "story-gpt2-1m"] {
         for dtype in [DType::F32, DType::BF16] {
@@ -80,7 +80,7 @@ fn day_16_says_what_the_kernels_read() {
 }
 
 #[test]
-fn a_whole_model_says_the_same_with_all_kernels() {
+fn a_whole_model_gives_the_same_logits_with_all_kernels() {
     let _held = KERNELS.lock();
     let device = device();
     let stories = ["story-3m", "story-230k", "story-gpt2-1m"];
@@ -179,7 +179,7 @@ fn every_operation(
 
 /// `CANDECODE_DEVICE=cuda cargo test --features ref,cuda --test operations` runs this on a GPU.
 #[test]
-fn every_operation_says_on_the_device_what_plain_code_says_on_the_cpu() {
+fn every_operation_on_the_device_matches_plain_code_on_the_cpu() {
     let _held = KERNELS.lock();
     let device = device();
     // In f32, sums of a few hundred products in a different order. 16-bit results are rounded to 8
@@ -207,7 +207,7 @@ fn every_operation_says_on_the_device_what_plain_code_says_on_the_cpu() {
 }
 
 #[test]
-fn a_gguf_files_weights_are_widened_for_a_device() {
+fn gguf_weights_are_widened_to_f32_for_a_device() {
     let _held = KERNELS.lock();
     let device = device();
     for name in ["tiny-llama.gguf", "tiny-qwen2.gguf", "tiny-qwen3.gguf", "tiny-gpt2.gguf"] {
@@ -266,7 +266,7 @@ fn flat(logits: &Tensor) -> Vec<f32> {
 }
 
 #[test]
-fn a_row_of_a_running_batch_gets_the_very_logits_that_it_gets_alone() {
+fn a_row_gets_the_same_logits_alone_and_in_a_running_batch() {
     let _held = KERNELS.lock();
     let models = attentions().map(|(kind, ops)| (kind, model("story-3m", DType::F32, &ops)));
     let cases = [2, 3, 8, 17, 32, 45].into_iter();
@@ -304,7 +304,7 @@ fn a_row_of_a_running_batch_gets_the_very_logits_that_it_gets_alone() {
 }
 
 #[test]
-fn a_padded_prompt_gets_the_very_logits_that_it_gets_alone() {
+fn a_padded_prompt_gets_the_same_logits_as_alone() {
     let _held = KERNELS.lock();
     let models = attentions().map(|(kind, ops)| (kind, model("story-3m", DType::F32, &ops)));
     let long: Vec<usize> = (0..32).map(|row| 33 + row * 23 % 40).collect();
@@ -332,14 +332,14 @@ fn a_padded_prompt_gets_the_very_logits_that_it_gets_alone() {
 }
 
 #[test]
-fn the_default_with_the_reference_is_the_fast_kernels() {
+fn fast_kernels_are_the_default_with_the_reference() {
     let text = |ops: SharedOps| ops.describe(true);
     assert_eq!(text(choose(None, &Device::Cpu)), text(named(Kernels::Fast)));
     assert!(text(named(Kernels::Fast)).starts_with("fast ("));
 }
 
 #[test]
-fn two_engines_with_different_kernels_run_at_once_and_each_writes_what_it_writes_alone() {
+fn engines_with_different_kernels_do_not_affect_each_other() {
     let _held = KERNELS.lock();
     let params = SamplingParams { max_new_tokens: 40, ..SamplingParams::default() };
     let text = |kernels: Kernels| -> Vec<(u32, f32)> {
@@ -367,7 +367,7 @@ fn two_engines_with_different_kernels_run_at_once_and_each_writes_what_it_writes
 /// A program with a thread pool of size one calls from three threads after
 /// [`kernels::set_threads`], and must not deadlock.
 #[test]
-fn a_pool_of_one_thread_serves_callers_on_several() {
+fn a_one_thread_pool_serves_callers_on_several_threads() {
     const INSIDE: &str = "CANDECODE_TEST_ONE_THREAD";
     if std::env::var_os(INSIDE).is_some() {
         kernels::set_threads();
@@ -390,7 +390,7 @@ fn a_pool_of_one_thread_serves_callers_on_several() {
         });
         return;
     }
-    let name = "a_pool_of_one_thread_serves_callers_on_several";
+    let name = "a_one_thread_pool_serves_callers_on_several_threads";
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name])
         .env(INSIDE, "1")
@@ -411,7 +411,7 @@ fn a_pool_of_one_thread_serves_callers_on_several() {
 /// Simulates a one-core container on a larger machine: `taskset` allows a single core.
 #[cfg(target_os = "linux")]
 #[test]
-fn there_are_no_more_threads_than_allowed_cores() {
+fn threads_do_not_exceed_the_allowed_cores() {
     let mut command = std::process::Command::new("taskset");
     command.args(["--cpu-list", "0", env!("CARGO_BIN_EXE_candecode")]);
     command.args(["-p", "Once", "--max-new-tokens", "1", "--kernels", "fast", "--stats"]);

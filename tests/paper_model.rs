@@ -440,7 +440,7 @@ fn golden() -> serde_json::Value {
 
 /// The oracle is written in NumPy and uses none of our code: `tests/oracle/paper_model.py`.
 #[test]
-fn its_logits_are_those_of_numpy() {
+fn the_paper_models_logits_equal_numpys() {
     let paper = Paper::new();
     for (i, want) in golden()["logits"].as_array().unwrap().iter().enumerate() {
         let got = paper.logits(&TEXT[..=i]);
@@ -462,7 +462,7 @@ fn it_writes_its_sentence() {
 }
 
 #[test]
-fn the_book_prints_what_is_computed() {
+fn the_book_prints_the_computed_numbers() {
     let all = printed(&Paper::new()).unwrap();
     let write = std::env::var("PAPER").is_ok_and(|what| what == "write");
     let book = root().join("book/src");

@@ -109,7 +109,7 @@ fn after_preemption(model: &dyn Model) -> Vec<u32> {
 type Way = (&'static str, Box<dyn Fn(&dyn Model) -> Vec<u32> + Sync>);
 
 #[test]
-fn a_text_gets_the_same_bits_in_every_way() {
+fn a_text_gets_the_same_bits_however_it_is_computed() {
     let mut ways: Vec<Way> = vec![
         ("in passes of 1 token", Box::new(|model| in_passes(model, 1))),
         ("in passes of 7", Box::new(|model| in_passes(model, 7))),

@@ -57,7 +57,7 @@ fn a_template_renders_as_in_jinja2_or_is_refused() {
 }
 
 #[test]
-fn a_template_that_means_harm_is_an_error() {
+fn a_malicious_template_is_an_error() {
     let nested =
         |open: &str, close: &str, times: usize| open.repeat(times) + "1" + &close.repeat(times);
     let chain = |part: &str, times: usize| format!("{{{{ 1{} }}}}", part.repeat(times));
@@ -259,7 +259,7 @@ fn long_conversations_are_rendered() {
 }
 
 #[test]
-fn the_names_that_a_template_reads_are_known() {
+fn variables_lists_the_names_a_template_reads() {
     let variables = |template: &str| Jinja::new(template).unwrap().variables().to_vec();
     assert_eq!(
         variables("{{ a }}{% set b = c %}{{ b }}{{ range(3) }}{{ namespace() }}"),

@@ -103,7 +103,7 @@ pub fn ids_pick_rows_of_the_table(day: &Day) -> Outcome {
     close("a table of 3 rows, ids [[2, 0, 0], [1, 2, 1]]", (day.embed)(&table, &ids), &want, 0.0)
 }
 
-pub fn any_ids_pick_their_rows(day: &Day) -> Outcome {
+pub fn embed_returns_the_row_of_each_id(day: &Day) -> Outcome {
     let mut random = Random::new(1);
     for _ in 0..20 {
         let (b, t, v, c) =
@@ -120,7 +120,7 @@ pub fn any_ids_pick_their_rows(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn an_id_outside_is_refused(day: &Day) -> Outcome {
+pub fn an_out_of_range_id_is_refused(day: &Day) -> Outcome {
     // On the CPU, because an accelerator wouldn't check the bounds.
     let table = Tensor::zeros((3, 2), DType::F32, &Device::Cpu)?;
     let ids = Tensor::new(&[[3u32]], &Device::Cpu)?;
@@ -184,7 +184,7 @@ pub fn the_best_ids_become_text(day: &Day) -> Outcome {
     )
 }
 
-pub fn without_layers_the_text_comes_back(day: &Day) -> Outcome {
+pub fn a_model_without_layers_echoes_the_text(day: &Day) -> Outcome {
     through_no_layers(day)
         .likely("this runs tasks 0.1 to 0.4 in a row: if one of 0.1 to 0.3 fails, fix that first")
 }
@@ -256,7 +256,7 @@ pub fn nearest_equals_the_formula(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_token_outside_is_refused(day: &Day) -> Outcome {
+pub fn an_out_of_range_token_is_refused(day: &Day) -> Outcome {
     let table = Tensor::ones((3, 2), DType::F32, &device()?)?;
     refused_calmly("a table of 3 rows, id 3", || (day.nearest)(&table, 3, 1))
 }

@@ -118,7 +118,7 @@ pub fn frequencies_equal_transformers(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn an_odd_head_is_refused(day: &Day) -> Outcome {
+pub fn an_odd_head_dim_is_refused(day: &Day) -> Outcome {
     refused("head_dim 5", (day.frequencies)(5, 1e4), &[])?;
     refused("head_dim 0", (day.frequencies)(0, 1e4), &[])
 }
@@ -235,7 +235,7 @@ pub fn a_turn_keeps_lengths(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn scores_depend_on_distance_only(day: &Day) -> Outcome {
+pub fn scores_depend_only_on_distance(day: &Day) -> Outcome {
     let mut random = Random::new(4);
     for _ in 0..10 {
         let (q, k) = (random.tensor(&[1, 1, 1, 16])?, random.tensor(&[1, 1, 1, 16])?);
@@ -255,7 +255,7 @@ pub fn scores_depend_on_distance_only(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn each_row_has_its_positions(day: &Day) -> Outcome {
+pub fn each_row_has_its_own_positions(day: &Day) -> Outcome {
     let mut random = Random::new(5);
     // The head and token counts are equal, so broadcasting a cosine along the wrong dimension fits.
     let x = random.tensor(&[3, 4, 4, 8])?;

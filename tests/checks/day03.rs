@@ -225,7 +225,7 @@ fn any_shape(check: impl Fn(&str, &Tensor, &Tensor, &Tensor) -> Outcome) -> Outc
     Ok(())
 }
 
-pub fn layer_norm_on_any_shape(day: &Day) -> Outcome {
+pub fn layer_norm_is_correct_on_any_shape(day: &Day) -> Outcome {
     any_shape(|input, x, weight, bias| {
         let (w, b) = (weight.to_vec1::<f32>()?, bias.to_vec1::<f32>()?);
         let want = rows(x, |row| {
@@ -241,7 +241,7 @@ pub fn layer_norm_on_any_shape(day: &Day) -> Outcome {
     .likely("compute the mean and variance over the last dimension, for every vector of x")
 }
 
-pub fn rms_norm_on_any_shape(day: &Day) -> Outcome {
+pub fn rms_norm_works_on_any_shape(day: &Day) -> Outcome {
     any_shape(|input, x, weight, _| {
         let w = weight.to_vec1::<f32>()?;
         let want = rows(x, |row| {
@@ -293,7 +293,7 @@ pub fn silu_equals_torch(day: &Day) -> Outcome {
 /// HF's `NewGELUActivation` is composed of torch operations, each of which rounds, so it is up to
 /// 1.7 units of x / 256 away from the rounded exact value (measured by the oracle). Rounding once
 /// and rounding at every step both pass this check.
-pub fn gelu_tanh_bf16_near_gpt2(day: &Day) -> Outcome {
+pub fn gelu_tanh_bf16_is_near_gpt2(day: &Day) -> Outcome {
     let (x, want) = (golden("day03", "bf16.a")?, golden("day03", "bf16.gelu_new")?);
     let got = (day.gelu_tanh)(&x)?;
     equal("gelu_tanh in bf16: the type of the result", Ok(got.dtype()), &DType::BF16)?;

@@ -137,7 +137,7 @@ fn plain(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Te
     Tensor::from_vec(out, (b, heads, t, d), q.device())
 }
 
-pub fn two_queries_share_a_head(day: &Day) -> Outcome {
+pub fn two_query_heads_share_a_kv_head(day: &Day) -> Outcome {
     // Only one position is visible, so each head returns its value unchanged: heads 0 and 1 that of
     // KV head 0, heads 2 and 3 that of KV head 1.
     let q = Tensor::zeros((1, 4, 1, 2), DType::F32, &device()?)?;
@@ -150,7 +150,7 @@ pub fn two_queries_share_a_head(day: &Day) -> Outcome {
         .likely("query head h uses key/value head h / (H / Hkv)")
 }
 
-pub fn the_mask_serves_every_head_of_a_group(day: &Day) -> Outcome {
+pub fn the_mask_applies_to_every_head_of_a_group(day: &Day) -> Outcome {
     // All scores are 0, so each token's result is the mean of the values it sees: 1, then (1 + 3) /
     // 2, then (1 + 3 + 5) / 3. There are more tokens than heads, so that the two row orders differ.
     let q = Tensor::zeros((1, 2, 3, 2), DType::F32, &device()?)?;
@@ -263,7 +263,7 @@ pub fn projections_equal_hf(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn without_angles_nothing_is_turned(day: &Day) -> Outcome {
+pub fn without_angles_nothing_is_rotated(day: &Day) -> Outcome {
     // RoPE doesn't rotate at position 0, so passing no angles must match the angles of position 0.
     let zero = Tensor::zeros((2, 5), DType::U32, &device()?)?;
     for name in ["llama", "qwen3"] {
@@ -316,7 +316,7 @@ pub fn the_block_and_its_attention_equal_hf(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn the_block_keeps_its_place_in_the_cache(day: &Day) -> Outcome {
+pub fn the_block_appends_to_its_layer_of_the_cache(day: &Day) -> Outcome {
     for name in ["llama", "qwen3"] {
         let block = block(name, 3)?;
         let x = golden("day04", &format!("{name}.x"))?.narrow(0, 0, 1)?;

@@ -393,7 +393,7 @@ fn small_step(model: &dyn Seams, ids: &[u32], positions: &[u32]) -> Result<Step>
     Step::batch(model.model(), &[ids.to_vec()], &[positions.to_vec()], None)
 }
 
-pub fn a_silent_attention_adds_nothing(day: &Day) -> Outcome {
+pub fn zero_attention_output_leaves_x_unchanged(day: &Day) -> Outcome {
     let model = (day.build)(small(0.0, false, false)?)?;
     let x = Tensor::new(&[[[3f32, 4.], [5., -6.]]], &device()?)?;
     let step = small_step(&*model, &[1, 2], &[0, 1])?;
@@ -414,7 +414,7 @@ pub fn attend_by_hand(day: &Day) -> Outcome {
         .likely("x + attention(norm(x))")
 }
 
-pub fn each_half_has_its_norm_by_hand(day: &Day) -> Outcome {
+pub fn attention_and_mlp_each_apply_their_norm(day: &Day) -> Outcome {
     let mut transformer = small(1.0, false, false)?;
     let doubled = Tensor::new(&[2f32, 2.], &device()?)?;
     let halved = Tensor::new(&[0.5f32, 0.5], &device()?)?;
@@ -445,7 +445,7 @@ pub fn attend_equals_hf(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_silent_mlp_adds_nothing(day: &Day) -> Outcome {
+pub fn zero_mlp_output_leaves_x_unchanged(day: &Day) -> Outcome {
     let model = (day.build)(small(0.0, false, false)?)?;
     let x = Tensor::new(&[[[3f32, 4.], [5., -6.]]], &device()?)?;
     let step = small_step(&*model, &[1, 2], &[0, 1])?;
@@ -486,7 +486,7 @@ pub fn embed_equals_hf(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn embed_widens_a_half_table(day: &Day) -> Outcome {
+pub fn embed_widens_a_bf16_table(day: &Day) -> Outcome {
     for name in ["story-3m", GPT2] {
         let model = load(day, name, DType::BF16)?;
         let (_, step) = golden_step(&*model, name)?;
@@ -527,7 +527,7 @@ pub fn a_long_text_equals_hf(day: &Day) -> Outcome {
     ["story-3m", "story-230k"].into_iter().try_for_each(|name| check_long_text(day, name))
 }
 
-pub fn only_the_logits_asked_for(day: &Day) -> Outcome {
+pub fn forward_returns_only_the_requested_logits(day: &Day) -> Outcome {
     let model = load(day, "tiny-llama", DType::F32)?;
     let rows = [vec![1, 2, 3, 4], vec![5, 6, 7, 8]];
     let positions = [vec![0, 1, 2, 3], vec![0, 1, 2, 3]];
@@ -689,7 +689,7 @@ pub fn head_equals_candle_nn(day: &Day) -> Outcome {
 }
 
 /// Compares every depth with the reader's own forward on a model that ends at that depth.
-pub fn the_lens_reads_every_depth(day: &Day) -> Outcome {
+pub fn the_lens_equals_a_model_truncated_at_each_depth(day: &Day) -> Outcome {
     for name in ["tiny-llama", "story-230k"] {
         let model = load(day, name, DType::F32)?;
         let layers = depth(&*model);

@@ -103,7 +103,7 @@ pub fn the_last_position(day: &Day) -> Outcome {
     )
 }
 
-pub fn every_row_keeps_its_own(day: &Day) -> Outcome {
+pub fn each_row_keeps_its_last_position(day: &Day) -> Outcome {
     let logits = Tensor::new(&[[[1f32, 2.], [3., 4.]], [[5., 6.], [7., 8.]]], &Device::Cpu)?;
     let want = Tensor::new(&[[3f32, 4.], [7., 8.]], &Device::Cpu)?;
     close("logits of 2 rows, 2 positions, 2 tokens", (day.last_logits)(&logits), &want, 0.0)?;
@@ -112,7 +112,7 @@ pub fn every_row_keeps_its_own(day: &Day) -> Outcome {
         .likely("without positions there is no last one: return an error with bail!")
 }
 
-pub fn one_pass_from_position_0(day: &Day) -> Outcome {
+pub fn next_logits_runs_one_pass_from_position_0(day: &Day) -> Outcome {
     let model = Fake::new(4, 8, 1, |ids| {
         let sum: u32 = ids.iter().sum();
         vec![ids.len() as f32, sum as f32, ids[ids.len() - 1] as f32, 0.5]
@@ -123,7 +123,7 @@ pub fn one_pass_from_position_0(day: &Day) -> Outcome {
     equal("(ids, positions) of the pass over 3, 1, 2", Ok(model.passes.take()), &want)
 }
 
-pub fn no_ids_and_too_many_are_refused(day: &Day) -> Outcome {
+pub fn an_empty_or_oversized_sequence_is_refused(day: &Day) -> Outcome {
     let model = Fake::wants(4, 3, 9, |_| 1);
     refused("no ids", (day.next_logits)(&model, &[]), &[])?;
     refused("4 ids, a context of 3", (day.next_logits)(&model, &[1, 1, 1, 1]), &["context"])
@@ -194,7 +194,7 @@ pub fn positions_are_counted(day: &Day) -> Outcome {
     equal(input, trace.map(|trace| trace.positions), &5)
 }
 
-pub fn tokens_are_heard_as_they_are_made(day: &Day) -> Outcome {
+pub fn on_token_is_called_as_each_token_is_chosen(day: &Day) -> Outcome {
     let model = counting(9);
     let mut heard = Vec::new();
     let mut listen = |id| {
@@ -207,7 +207,7 @@ pub fn tokens_are_heard_as_they_are_made(day: &Day) -> Outcome {
         .likely("call on_token in the loop, as soon as the token is chosen: that is streaming")
 }
 
-pub fn the_choice_is_the_callers(day: &Day) -> Outcome {
+pub fn the_caller_chooses_the_token(day: &Day) -> Outcome {
     let model = Fake::new(4, 8, 9, |_| vec![0.0, 3.0, 1.0, 2.0]);
     let second = |logits: &[f32]| {
         let best = largest(logits)? as usize;
@@ -253,7 +253,7 @@ fn case(number: usize) -> Result<Case> {
 /// The end-of-story token of all embedded models.
 const EOS: u32 = 0;
 
-pub fn ten_and_twenty_compute_390(day: &Day) -> Outcome {
+pub fn a_10_token_prompt_and_20_new_compute_390_positions(day: &Day) -> Outcome {
     let case = case(0)?;
     let trace = run(day, &Recall::new(&case.model, 25)?, &case.prompt_ids, 20, &[EOS]);
     let input = format!("{}, a prompt of 10 tokens, 20 new: positions computed", case.model);
@@ -297,7 +297,7 @@ fn sentencepiece_ids(tokens: &[&str]) -> Result<Vec<u32>> {
 const ALONE: &str = "a tokenizer may decode a token differently at the beginning of a text: \
     decode it together with the last ids of the prompt";
 
-pub fn the_space_after_the_prompt_stays(day: &Day) -> Outcome {
+pub fn the_space_after_the_prompt_is_kept(day: &Day) -> Outcome {
     let tokenizer = sentencepiece()?;
     let text = ["▁Once", "▁upon", "▁a", "▁time", ",", "▁she", "▁was", "▁happy", "."];
     let ids = sentencepiece_ids(&text)?;
@@ -312,7 +312,7 @@ pub fn the_space_after_the_prompt_stays(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn without_a_prompt_a_text_begins(day: &Day) -> Outcome {
+pub fn without_a_prompt_the_first_space_is_dropped(day: &Day) -> Outcome {
     let tokenizer = sentencepiece()?;
     let ids = sentencepiece_ids(&["▁she", "▁was"])?;
     let got = (day.after)(&tokenizer, &[], &ids);
@@ -346,7 +346,7 @@ fn fallback_ids(text: &str) -> Vec<u32> {
     text.split_whitespace().map(id).collect()
 }
 
-pub fn a_stray_byte_hides_no_text(day: &Day) -> Outcome {
+pub fn a_stray_byte_does_not_hide_the_text_after_it(day: &Day) -> Outcome {
     let tokenizer = byte_fallback()?;
     for (ids, want) in [
         ("▁cat C3 A9 E2 ▁the ▁dog .", vec!["cat", "", "é", "", "\u{fffd} the", " dog", "."]),
@@ -363,7 +363,7 @@ pub fn a_stray_byte_hides_no_text(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_stray_byte_hides_no_character(day: &Day) -> Outcome {
+pub fn a_stray_byte_does_not_hide_whole_characters(day: &Day) -> Outcome {
     let tokenizer = byte_fallback()?;
     for (ids, want) in [
         ("▁cat E2 C3 A9 b", vec!["cat", "", "", "\u{fffd}é", "b"]),
@@ -380,7 +380,7 @@ pub fn a_stray_byte_hides_no_character(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn nothing_of_the_prompt_is_shown(day: &Day) -> Outcome {
+pub fn pieces_do_not_repeat_the_prompt(day: &Day) -> Outcome {
     let tokenizer = byte_fallback()?;
     for (prompt, new, want) in [
         ("▁cat E2 82", "AC b", "€b"),
@@ -417,7 +417,7 @@ fn one_mark_each(text: &str) -> String {
     marked
 }
 
-pub fn letters_before_a_half_are_the_prompts(day: &Day) -> Outcome {
+pub fn text_before_a_partial_character_belongs_to_the_prompt(day: &Day) -> Outcome {
     // Byte-level, like GPT-2: "Ġâ" is a space and E2; "Ĥ¬" is 82 and AC, the rest of €.
     let tokenizer = Tokenizer::from_bytes(
         r#"{
@@ -438,7 +438,7 @@ pub fn letters_before_a_half_are_the_prompts(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn any_bytes_after_any_prompt(day: &Day) -> Outcome {
+pub fn any_bytes_can_follow_any_prompt(day: &Day) -> Outcome {
     let tokenizer = byte_fallback()?;
     let mut random = Random::new(68);
     const PARTS: &[&str] = &[
@@ -506,7 +506,7 @@ pub fn any_bytes_after_any_prompt(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_long_prompt_may_end_with_half_a_character(day: &Day) -> Outcome {
+pub fn a_long_prompt_can_end_inside_a_character(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let text = "Once upon a time there was a little café!";
     let ids = tokenizer.encode(text)?;
@@ -517,7 +517,7 @@ pub fn a_long_prompt_may_end_with_half_a_character(day: &Day) -> Outcome {
         .likely("the stream must see the end of the prompt, not its beginning")
 }
 
-pub fn a_prompt_may_end_with_half_a_character(day: &Day) -> Outcome {
+pub fn a_prompt_can_end_inside_a_character(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     for (text, prompt_len, want) in [("café!", 3, vec!["é", "!"]), ("a😀b", 3, vec!["", "😀", "b"])]
     {
@@ -531,7 +531,7 @@ pub fn a_prompt_may_end_with_half_a_character(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn any_text_goes_on_after_any_part_of_it(day: &Day) -> Outcome {
+pub fn pieces_after_any_prompt_concatenate_to_the_text(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let mut random = Random::new(67);
     for _ in 0..60 {
@@ -544,14 +544,14 @@ pub fn any_text_goes_on_after_any_part_of_it(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_whole_token_is_text_at_once(day: &Day) -> Outcome {
+pub fn a_whole_token_is_shown_at_once(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let ids = tokenizer.encode("Once upon a time, Lily")?;
     let want = words(&["Once", " upon", " a", " time", ",", " Lily"]);
     equal("the pieces of \"Once upon a time, Lily\"", (day.pieces)(&tokenizer, &ids), &want)
 }
 
-pub fn half_a_character_is_held_back(day: &Day) -> Outcome {
+pub fn a_partial_character_is_held_back(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     // In this vocabulary é is two tokens and 😀 is four, one per byte.
     for (text, want) in [
@@ -596,7 +596,7 @@ fn copy(error: &Error) -> Error {
     Error::Msg(candecode::kit::error::plain(error))
 }
 
-pub fn the_end_gives_what_is_left(day: &Day) -> Outcome {
+pub fn finish_returns_the_text_held_back(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let e = tokenizer.encode("é")?;
     let lily = tokenizer.encode("Lily")?;
@@ -610,7 +610,7 @@ pub fn the_end_gives_what_is_left(day: &Day) -> Outcome {
     equal("Lily, then finish, twice", got, &(words(&["Lily"]), [String::new(), String::new()]))
 }
 
-pub fn nothing_is_lost_of_any_ids(day: &Day) -> Outcome {
+pub fn no_text_is_lost_for_any_ids(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let mut random = Random::new(65);
     for _ in 0..100 {
@@ -642,7 +642,7 @@ pub fn one_pass_by_hand(day: &Day) -> Outcome {
     equal_tokens("ids 2, 3, all prompt", got, &[], &[])
 }
 
-pub fn a_prompt_that_does_not_fit_is_refused(day: &Day) -> Outcome {
+pub fn an_invalid_prompt_length_is_refused(day: &Day) -> Outcome {
     for prompt_len in [0, 4] {
         let got = (day.one_pass)(&counting(1), &[2, 3, 4], prompt_len, &largest);
         refused(&format!("3 ids, a prompt of {prompt_len}"), got, &[])?;
@@ -650,7 +650,7 @@ pub fn a_prompt_that_does_not_fit_is_refused(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn one_pass_gives_the_texts_of_transformers(day: &Day) -> Outcome {
+pub fn one_pass_picks_the_same_tokens_as_transformers(day: &Day) -> Outcome {
     for number in 0..6 {
         let Case { model, prompt, prompt_ids, new_ids, margins, .. } = case(number)?;
         let ids = [prompt_ids.clone(), new_ids.clone()].concat();
@@ -682,7 +682,7 @@ pub fn one_pass_equals_many(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn drafted_tokens_are_accepted_to_the_first_wrong_one(day: &Day) -> Outcome {
+pub fn drafted_tokens_are_accepted_up_to_the_first_mismatch(day: &Day) -> Outcome {
     for (draft, want) in [
         (vec![4, 5, 1, 7], 2),
         (vec![4, 1, 2, 3], 1),

@@ -151,7 +151,7 @@ pub fn ties_go_to_the_first(day: &Day) -> Outcome {
     equal("argmax of [2, 2, 2, 1]", (day.argmax)(&[2.0, 2.0, 2.0, 1.0]), &0)
 }
 
-pub fn nan_and_rows_without_a_choice_are_refused(day: &Day) -> Outcome {
+pub fn argmax_refuses_nan_and_rows_without_a_valid_token(day: &Day) -> Outcome {
     const NAN: f32 = f32::NAN;
     for logits in [vec![1.0, NAN, 2.0], vec![NAN, 1.0], vec![2.0, NAN]] {
         refused(&format!("argmax of {logits:?}"), (day.argmax)(&logits), &[])
@@ -259,7 +259,7 @@ pub fn a_stop_string_ends_the_text(day: &Day) -> Outcome {
     watch(day, &["b", "ab"], &strings(&["xab"]))
 }
 
-pub fn a_stop_string_across_pieces(day: &Day) -> Outcome {
+pub fn a_stop_string_may_span_pieces(day: &Day) -> Outcome {
     watch(day, &["the END"], &strings(&["at t", "he E", "N", "D."]))
         .likely("hold back the end of the text that could be the start of a stop string")?;
     watch(day, &["aab"], &strings(&["a", "a", "a", "b"]))
@@ -275,7 +275,7 @@ pub fn held_back_text_is_shown_if_no_stop_string_follows(day: &Day) -> Outcome {
     watch(day, &[""], &strings(&["an empty ", "stop"]))
 }
 
-pub fn random_stop_strings_in_random_pieces(day: &Day) -> Outcome {
+pub fn random_stop_strings_are_found_in_random_pieces(day: &Day) -> Outcome {
     let mut random = Random::new(73);
     let text = |random: &mut Random, least: usize, most: usize| -> String {
         let letters = ["a", "b", "é"];
@@ -321,7 +321,7 @@ pub fn the_chosen_token_has_its_logprob(day: &Day) -> Outcome {
     close(input, numbers(Ok(vec![logprob])), &want, TOLERANCE)
 }
 
-pub fn the_logprob_is_the_models_own(day: &Day) -> Outcome {
+pub fn the_logprob_comes_from_the_raw_logits(day: &Day) -> Outcome {
     let mut request = request(&[7, 8], 5);
     request.processors.push(without(2));
     let got = ask(day, &[0.0, 2f32.ln(), 5f32.ln()], request)?;
@@ -379,7 +379,7 @@ pub fn processors_see_the_whole_sequence(day: &Day) -> Outcome {
     equal(input, Ok(got), &(vec![7, 8], 2, 5, vec![]))
 }
 
-pub fn no_valid_choice_is_an_error(day: &Day) -> Outcome {
+pub fn masking_every_token_or_sampling_out_of_range_is_an_error(day: &Day) -> Outcome {
     let mut empty = request(&[7, 8], 5);
     empty.processors = vec![without(0), without(1)];
     refused("two tokens, both forbidden", ask(day, &[1.0, 2.0], empty), &["without(1)"])
@@ -389,7 +389,7 @@ pub fn no_valid_choice_is_an_error(day: &Day) -> Outcome {
     refused("two logits, and a sampler that chooses token 2", ask(day, &[1.0, 2.0], beyond), &[])
 }
 
-pub fn the_most_likely_tokens_travel_with_the_token(day: &Day) -> Outcome {
+pub fn top_logprobs_ignore_processors_and_accompany_each_token(day: &Day) -> Outcome {
     let run = |top: Option<usize>| {
         let mut request = request(&[7, 8], 5);
         request.processors.push(without(2));
@@ -470,7 +470,7 @@ pub fn a_token_becomes_text(day: &Day) -> Outcome {
     equal(&format!("{input}: row, id, logprob, finish of each"), Ok(got), &want)
 }
 
-pub fn eos_never_enters_the_text(day: &Day) -> Outcome {
+pub fn eos_never_appears_in_the_text(day: &Day) -> Outcome {
     // Use an ordinary token as EOS, because its text would show.
     let time = |tokenizer: &Tokenizer, request: &mut Request| {
         request.eos_token_ids = tokenizer.encode(" time")?;
@@ -486,7 +486,7 @@ pub fn eos_never_enters_the_text(day: &Day) -> Outcome {
     ends(&format!("{input}, at most 4 new"), got, "Once upon a", FinishReason::Eos, 4)
 }
 
-pub fn the_limit_ends_the_text(day: &Day) -> Outcome {
+pub fn max_new_tokens_ends_the_text(day: &Day) -> Outcome {
     let got = pushed(day, "Once upon a time", |_, request| {
         request.max_new_tokens = 3;
         Ok(())
@@ -495,7 +495,7 @@ pub fn the_limit_ends_the_text(day: &Day) -> Outcome {
         .likely("max_new_tokens counts only generated tokens, not the 2 tokens of the prompt")
 }
 
-pub fn a_stop_string_crosses_tokens(day: &Day) -> Outcome {
+pub fn a_stop_string_may_span_tokens(day: &Day) -> Outcome {
     let stop = |stop: &'static str, max: usize| {
         move |_: &Tokenizer, request: &mut Request| {
             request.stop_strings = strings(&[stop]);
@@ -592,7 +592,7 @@ fn from_zero(ranges: &[std::ops::Range<u32>]) -> Vec<(Vec<u32>, Vec<u32>)> {
     ranges.iter().map(pass).collect()
 }
 
-pub fn the_window_moves_and_renumbers(day: &Day) -> Outcome {
+pub fn the_window_moves_and_renumbers_its_positions(day: &Day) -> Outcome {
     window_by_hand(day)?; // so that a wrong window isn't blamed on the loop
     let model = counting(20);
     let mut request = request(&[1, 2, 3], 7);
@@ -616,7 +616,7 @@ pub fn every_pass_sees_the_whole_sequence(day: &Day) -> Outcome {
     equal(&format!("{input}: (ids, positions) of every pass"), Ok(passes(&model)), &want)
 }
 
-pub fn the_context_ends_the_text(day: &Day) -> Outcome {
+pub fn the_context_limit_ends_the_text(day: &Day) -> Outcome {
     let model = counting(20);
     let tokens = (day.generate)(&model, &tokenizer()?, request(&[1, 2, 3], 20))?;
     let got: Vec<_> = tokens.iter().map(|token| (token.id, token.finish)).collect();
@@ -732,7 +732,7 @@ pub fn generate_equals_transformers(day: &Day) -> Outcome {
     cases("greedy")?.iter().try_for_each(|case| case.equals_transformers(day))
 }
 
-pub fn with_a_processor_it_equals_transformers(day: &Day) -> Outcome {
+pub fn generate_with_a_processor_equals_transformers(day: &Day) -> Outcome {
     cases("suppressed")?.iter().try_for_each(|case| case.equals_transformers(day))
 }
 
@@ -778,7 +778,7 @@ fn three_tokens() -> Fake {
     })
 }
 
-pub fn a_given_text_is_scored_by_hand(day: &Day) -> Outcome {
+pub fn log_probs_of_a_given_text_by_hand(day: &Day) -> Outcome {
     let model = three_tokens();
     let got = numbers((day.score)(&model, &[2, 0], &[1, 1, 0]));
     let want = [3.0f32 / 8.0, 2.0 / 8.0, 5.0 / 8.0].map(f32::ln);
@@ -790,7 +790,7 @@ pub fn a_given_text_is_scored_by_hand(day: &Day) -> Outcome {
         .likely("one pass is enough, and the last token's row isn't needed")
 }
 
-pub fn what_cannot_be_scored_is_refused(day: &Day) -> Outcome {
+pub fn score_refuses_invalid_input(day: &Day) -> Outcome {
     let score = |prompt: &[u32], text: &[u32]| (day.score)(&three_tokens(), prompt, text);
     refused("no prompt, text 1, 2", score(&[], &[1, 2]), &[])
         .likely("no row predicts the first token of a text")?;
@@ -799,7 +799,7 @@ pub fn what_cannot_be_scored_is_refused(day: &Day) -> Outcome {
     equal("prompt 0, 1, no text", score(&[0, 1], &[]), &vec![])
 }
 
-pub fn a_story_gets_the_score_it_was_written_with(day: &Day) -> Outcome {
+pub fn scoring_a_story_reproduces_its_generation_logprobs(day: &Day) -> Outcome {
     for case in cases("greedy")? {
         let model = Recall::new(&case.model, 1)?;
         let got = numbers((day.score)(&model, &case.prompt_ids, &case.new_ids));

@@ -177,7 +177,7 @@ pub fn softmax_equals_torch(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn rows_without_a_softmax_are_rejected(day: &Day) -> Outcome {
+pub fn softmax_rejects_empty_nan_and_all_masked_rows(day: &Day) -> Outcome {
     refused("softmax([])", (day.softmax)(&[]), &[])?;
     refused("softmax([0, NaN])", (day.softmax)(&[0.0, f32::NAN]), &[])?;
     refused("softmax([-inf, -inf])", (day.softmax)(&[NEVER, NEVER]), &[])
@@ -290,13 +290,13 @@ pub fn the_token_that_crosses_p_is_kept(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn top_p_needs_no_order(day: &Day) -> Outcome {
+pub fn top_p_works_on_unsorted_logits(day: &Day) -> Outcome {
     let logits = ln(&[0.05, 0.5, 0.15, 0.3]);
     let input = "top-p 0.6 of the probabilities [.05, .5, .15, .3]";
     keeps(input, &logits, |l| (day.top_p)(l, 0.6), &[1, 3])
 }
 
-pub fn the_last_of_equals_stay(day: &Day) -> Outcome {
+pub fn top_p_keeps_the_last_of_tied_tokens(day: &Day) -> Outcome {
     keeps("top-p 0.5 of 8 equal logits", &[1.5; 8], |l| (day.top_p)(l, 0.5), &[4, 5, 6, 7])
         .likely(
             "HF sorts in ascending order, keeps ties in their order, and drops from the front",
@@ -313,7 +313,7 @@ pub fn at_least_one_stays(day: &Day) -> Outcome {
     keeps("top-p 1 of [1, -3, 0]", &[1.0, -3.0, 0.0], |l| (day.top_p)(l, 1.0), &[0, 1, 2])
 }
 
-pub fn top_p_counts_what_is_left(day: &Day) -> Outcome {
+pub fn top_p_renormalizes_over_the_remaining_tokens(day: &Day) -> Outcome {
     // After top-k the mass is less than 1: (.5, .3) out of .8 is (.625, .375).
     let mut logits = ln(&[0.5, 0.3, 0.15, 0.05]);
     logits[2..].fill(NEVER);
@@ -326,7 +326,7 @@ pub fn top_p_equals_hf(day: &Day) -> Outcome {
     equals_hf(&["top_p"], 0.0, |p, l| (day.top_p)(l, p.top_p))
 }
 
-pub fn top_p_is_a_property(day: &Day) -> Outcome {
+pub fn top_p_keeps_the_fewest_tokens_that_reach_p(day: &Day) -> Outcome {
     let mut random = Random::new(8);
     for round in 0..200 {
         let logits: Vec<f32> = (0..1 + random.below(60)).map(|_| 4.0 * random.float()).collect();
@@ -488,7 +488,7 @@ pub fn sample_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn the_impossible_is_never_drawn(day: &Day) -> Outcome {
+pub fn a_token_with_probability_0_is_never_sampled(day: &Day) -> Outcome {
     equal("[0, 1], u 0", (day.sample)(&[0.0, 1.0], 0.0), &1)?;
     // Rounding can leave the sum slightly below 1, with u in the gap.
     let probs = [0.5, 0.499_999, 0.0];
@@ -560,7 +560,7 @@ pub fn a_race_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn the_race_is_torchs_multinomial(day: &Day) -> Outcome {
+pub fn the_race_equals_torch_multinomial(day: &Day) -> Outcome {
     let probs = golden("day08", "race.probs")?.to_vec2::<f32>()?;
     let q = golden("day08", "race.q")?.to_vec2::<f32>()?;
     let want: Vec<u32> = serde_json::from_value(golden_json("day08")?["race.winners"].clone())
@@ -574,7 +574,7 @@ pub fn race_rejects_invalid_input(day: &Day) -> Outcome {
     refused("all probabilities 0", (day.race)(&[0.0, 0.0], &[1.0, 1.0]), &[])
 }
 
-pub fn both_ways_are_one_distribution(day: &Day) -> Outcome {
+pub fn race_and_sample_draw_from_the_same_distribution(day: &Day) -> Outcome {
     let race = raced(day)?;
     follows("race for [.0625, .5, .125, .0625, .25]", race)?;
     let sample = sampled(day)?;
@@ -650,7 +650,7 @@ pub fn ten_seeds_five_settings(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn rows_of_a_batch_share_the_stream(day: &Day) -> Outcome {
+pub fn rows_in_a_batch_share_one_random_stream(day: &Day) -> Outcome {
     let goldens = golden_json("day08")?;
     let model = Recall::new("story-3m", 100)?;
     for batch in goldens["batches"].as_array().into_iter().flatten() {
@@ -695,7 +695,7 @@ pub fn generate_equals_transformers(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_request_draws_the_same_alone_and_in_a_batch(day: &Day) -> Outcome {
+pub fn a_request_draws_the_same_tokens_alone_and_in_a_batch(day: &Day) -> Outcome {
     let logits = ln(&PROBS);
     let draw = |sampler: &mut Sampler| sampler(&logits);
     let mut alone = (day.chacha_sampler)(3, 1);
@@ -762,7 +762,7 @@ pub fn three_tokens_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn pairs_follow_draws_without_replacement(day: &Day) -> Outcome {
+pub fn drawn_pairs_match_sampling_without_replacement(day: &Day) -> Outcome {
     // The most likely token is first in half of the draws. Any other token i is followed by j with
     // probability p_j / (1 - p_i).
     let probs = [0.5f32, 0.3, 0.2];

@@ -321,7 +321,7 @@ pub fn ngrams_reject_zero(day: &Day) -> Outcome {
 
 // 9.4
 
-pub fn the_end_of_the_text(day: &Day) -> Outcome {
+pub fn recent_returns_the_end_of_the_text(day: &Day) -> Outcome {
     let text = [4, 5, 6, 7];
     for (window, want) in [
         (None, &text[..]),
@@ -377,7 +377,7 @@ pub fn the_scope_of_each(day: &Day) -> Outcome {
     .likely("the frequency penalty counts generated tokens only: input.tokens[input.prompt_len..]")
 }
 
-pub fn ngrams_of_the_prompt_count(day: &Day) -> Outcome {
+pub fn ngrams_in_the_prompt_also_count(day: &Day) -> Outcome {
     let params = SamplingParams { no_repeat_ngram: Some(2), ..SamplingParams::default() };
     // 1 2 occurs in the prompt, 1 4 in the generated tokens.
     forbids(
@@ -388,7 +388,7 @@ pub fn ngrams_of_the_prompt_count(day: &Day) -> Outcome {
     )
 }
 
-pub fn the_window_is_for_penalties(day: &Day) -> Outcome {
+pub fn penalty_window_limits_penalties_but_not_no_repeat_ngram(day: &Day) -> Outcome {
     let (tokens, logits) = ([0, 1, 2, 3, 1], [2.0; 5]);
     let window = SamplingParams { penalty_window: Some(3), ..SamplingParams::default() };
     let text = "prompt 0, 1, generated 2, 3, 1, window 3";

@@ -164,7 +164,7 @@ pub fn memory_by_hand(day: &Day) -> Outcome {
     equal(input, Ok(bytes), &114_688)
 }
 
-pub fn the_formula_is_what_a_model_leaves(day: &Day) -> Outcome {
+pub fn the_formula_matches_the_bytes_a_model_caches(day: &Day) -> Outcome {
     for name in ["story-3m", "story-230k", "story-gpt2-1m"] {
         let (model, mut cache) = (load(name, DType::F32)?, Keep::default());
         model.forward(&Step::new(&*model, &[5, 6, 7, 8, 9], 0)?, &mut cache)?;
@@ -238,7 +238,7 @@ pub fn writing_in_place_by_hand(day: &Day) -> Outcome {
         .likely("slice_set writes into the buffer; a new tensor would leave the buffer unchanged")
 }
 
-pub fn a_full_buffer_is_refused(day: &Day) -> Outcome {
+pub fn a_write_past_the_end_of_the_buffer_is_refused(day: &Day) -> Outcome {
     let buffer = Tensor::zeros((1, 2, 4, 1), DType::F32, &Device::Cpu)?;
     let two = Tensor::ones((1, 2, 2, 1), DType::F32, &Device::Cpu)?;
     for at in [3, 4, 9] {
@@ -284,7 +284,7 @@ fn appending(day: &Day, kind: CacheKind) -> Outcome {
     refused("layer 2 of a cache for 2 layers", cache.append(2, &k, &v).map(|_| ()), &[])
 }
 
-pub fn grown_rows_can_be_selected(day: &Day) -> Outcome {
+pub fn rows_can_be_selected_after_growing(day: &Day) -> Outcome {
     let old = Tensor::arange(0f32, 12., &Device::Cpu)?.reshape((2, 2, 1, 3))?;
     let new = Tensor::arange(12f32, 36., &Device::Cpu)?.reshape((2, 2, 2, 3))?.transpose(1, 2)?;
     let got = (day.concat)(&old, &new)?;
@@ -309,7 +309,7 @@ pub fn appending_in_place(day: &Day) -> Outcome {
     appending(day, KINDS[1])
 }
 
-pub fn a_strided_prompt_is_stored_in_order(day: &Day) -> Outcome {
+pub fn strided_keys_and_values_are_stored_contiguously(day: &Day) -> Outcome {
     // A model's heads are a transposed view. An empty cache must not store such a view.
     let mut random = Random::new(107);
     let mut cache = (day.new)(CacheKind::Dynamic, LAYERS);
@@ -393,11 +393,11 @@ fn len_moves(day: &Day, kind: CacheKind) -> Outcome {
     Ok(())
 }
 
-pub fn len_moves_with_the_last_layer(day: &Day) -> Outcome {
+pub fn len_grows_only_with_the_last_layer(day: &Day) -> Outcome {
     len_moves(day, KINDS[0])
 }
 
-pub fn len_moves_with_the_last_layer_in_place(day: &Day) -> Outcome {
+pub fn static_len_grows_only_with_the_last_layer(day: &Day) -> Outcome {
     len_moves(day, KINDS[1])
 }
 
@@ -405,7 +405,7 @@ pub fn pieces_equal_the_whole(day: &Day) -> Outcome {
     pieces(day, KINDS[0])
 }
 
-pub fn pieces_in_place_equal_the_whole(day: &Day) -> Outcome {
+pub fn pieces_appended_in_place_equal_the_whole(day: &Day) -> Outcome {
     pieces(day, KINDS[1])
 }
 
@@ -433,7 +433,7 @@ fn pieces(day: &Day, kind: CacheKind) -> Outcome {
     Ok(())
 }
 
-pub fn a_static_cache_is_full_once(day: &Day) -> Outcome {
+pub fn a_full_static_cache_refuses_more_positions(day: &Day) -> Outcome {
     let mut cache = (day.new)(CacheKind::Static(3), LAYERS);
     feed(&mut *cache, &rows(&[&[1, 2]]))?;
     feed(&mut *cache, &rows(&[&[3]]))?;
@@ -462,7 +462,7 @@ pub fn truncate_keeps_the_first_positions(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn an_emptied_cache_starts_again(day: &Day) -> Outcome {
+pub fn an_emptied_cache_can_be_refilled(day: &Day) -> Outcome {
     for kind in KINDS {
         let mut cache = (day.new)(kind, LAYERS);
         feed(&mut *cache, &rows(&[&[1, 2], &[11, 12]]))?;
@@ -485,7 +485,7 @@ pub fn logits(model: &dyn Model, ids: &[u32], cache: &mut dyn Cache) -> Result<T
     model.forward(&step, cache)?.flatten_all()
 }
 
-pub fn what_was_taken_back_leaves_no_trace(day: &Day) -> Outcome {
+pub fn truncated_tokens_do_not_affect_later_logits(day: &Day) -> Outcome {
     let model = load("story-230k", DType::F32)?;
     let ids: Vec<u32> = (300..330).collect();
     let want = logits(&*model, &ids, &mut NoCache)?;
@@ -607,7 +607,7 @@ fn calls(day: &Day, what: &str, keep: bool, calls: &[Call], want: &[usize]) -> O
     Ok(())
 }
 
-pub fn only_what_is_new_is_fed(day: &Day) -> Outcome {
+pub fn only_new_tokens_are_fed(day: &Day) -> Outcome {
     let list =
         [(vec![11, 12, 13], 1), (vec![11, 12, 13, 14], 1), (vec![11, 12, 13, 14, 15, 16], 1)];
     calls(day, "a sequence that grows", true, &list, &[0, 3, 4])
@@ -628,7 +628,7 @@ pub fn what_differs_is_forgotten(day: &Day) -> Outcome {
         .likely("only the longest common prefix of the old and the new tokens can stay")
 }
 
-pub fn the_last_token_is_fed_again(day: &Day) -> Outcome {
+pub fn the_last_token_is_fed_even_if_it_is_cached(day: &Day) -> Outcome {
     let list = [
         (vec![11, 12, 13, 14], 1),
         (vec![11, 12, 13, 14], 1), // identical
@@ -639,7 +639,7 @@ pub fn the_last_token_is_fed_again(day: &Day) -> Outcome {
         .likely("logits come only from a pass, so at least one token must be fed")
 }
 
-pub fn logits_after_the_last_n(day: &Day) -> Outcome {
+pub fn logits_are_returned_for_the_last_n_tokens(day: &Day) -> Outcome {
     let list = [
         (vec![11, 12, 13, 14], 4),
         (vec![11, 12, 13, 14, 15, 16, 17], 3), // as in verification: three drafted tokens
@@ -651,13 +651,13 @@ pub fn logits_after_the_last_n(day: &Day) -> Outcome {
         .likely("feed at least n tokens, and ask the step for the logits of the last n")
 }
 
-pub fn no_cache_is_fed_everything(day: &Day) -> Outcome {
+pub fn without_a_cache_every_token_is_fed(day: &Day) -> Outcome {
     let list = [(vec![11, 12], 1), (vec![11, 12, 13], 2), (vec![11, 12, 13, 14], 1)];
     calls(day, "NoCache", false, &list, &[0, 0, 0])
         .likely("the cache may hold fewer positions than the last call had tokens: check its len")
 }
 
-pub fn any_calls_in_any_order(day: &Day) -> Outcome {
+pub fn calls_in_any_order_reuse_the_common_prefix(day: &Day) -> Outcome {
     let mut random = Random::new(110);
     for _ in 0..8 {
         let (mut list, mut want) = (Vec::new(), Vec::new());
@@ -749,7 +749,7 @@ impl Model for Faulty {
     }
 }
 
-pub fn after_an_error_it_starts_again(day: &Day) -> Outcome {
+pub fn after_an_error_the_whole_text_is_recomputed(day: &Day) -> Outcome {
     for (between_layers, failing, then) in [
         (false, vec![11, 12, 27], vec![11, 12, 13, 14]),
         (true, vec![11, 12, 13, 14, 15], vec![11, 12, 13, 14, 15]),
@@ -817,7 +817,7 @@ pub fn in_place_equals_uncached(day: &Day) -> Outcome {
     equals_uncached(day, true)
 }
 
-pub fn a_window_past_the_context(day: &Day) -> Outcome {
+pub fn a_moving_window_generates_past_the_context(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let (context, stride, new) = (8, 3, 14);
     let prompt: Vec<u32> = (1..6).collect();
@@ -859,7 +859,7 @@ pub fn a_window_past_the_context(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn ten_and_twenty_compute_29(day: &Day) -> Outcome {
+pub fn a_10_token_prompt_and_20_new_compute_29_positions(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let model = Witness::mixing(40, 64, 20);
     let prompt: Vec<u32> = (1..11).collect();
@@ -949,7 +949,7 @@ pub fn tokens_equal_transformers(day: &Day) -> Outcome {
     goldens()?.iter().try_for_each(|golden| tokens_equal(day, golden, CacheKind::Dynamic))
 }
 
-pub fn tokens_in_place_equal_transformers(day: &Day) -> Outcome {
+pub fn tokens_from_a_static_cache_equal_transformers(day: &Day) -> Outcome {
     let golden = goldens()?.swap_remove(0);
     let context = config(&golden.model)?.max_position_embeddings;
     tokens_equal(day, &golden, CacheKind::Static(context))
@@ -980,7 +980,7 @@ pub fn logits_equal_transformers(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_window_that_moves_is_recomputed(day: &Day) -> Outcome {
+pub fn a_moved_window_is_recomputed(day: &Day) -> Outcome {
     // Day 7's golden: transformers' forward on the cropped ids, context 256, stride 64. The
     // first call has 250 tokens. The window moves at 257 tokens.
     let case = read(&golden_json("day07")?["windowed"][0], "");
@@ -1092,7 +1092,7 @@ pub fn sliding_by_hand(day: &Day) -> Outcome {
     equal("num_evicted() of a dynamic and of a static cache", Ok(evicted), &[None, None])
 }
 
-pub fn what_has_slid_is_not_truncated(day: &Day) -> Outcome {
+pub fn a_sliding_cache_cannot_be_shortened_after_it_evicts(day: &Day) -> Outcome {
     let mut cache = (day.new)(CacheKind::Sliding(4), LAYERS);
     feed(&mut *cache, &rows(&[&[1, 2, 3]]))?;
     cache.truncate(2)?;
@@ -1122,7 +1122,7 @@ pub fn what_has_slid_is_not_truncated(day: &Day) -> Outcome {
     )
 }
 
-pub fn a_sliding_text_sees_its_last_tokens(day: &Day) -> Outcome {
+pub fn a_sliding_sequence_sees_only_its_last_tokens(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     for (window, len) in [(6, 3), (6, 6), (2, 1), (9, 8)] {
         let model = Witness::mixing(40, window, 20);
@@ -1144,7 +1144,7 @@ pub fn a_sliding_text_sees_its_last_tokens(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn what_has_evicted_is_only_extended(day: &Day) -> Outcome {
+pub fn a_cache_that_has_evicted_can_only_be_extended(day: &Day) -> Outcome {
     let run = |then: &[u32], n: usize| -> Result<Vec<(u32, u32)>> {
         let model = Witness::mixing(40, 4, 9);
         let cache = (day.new)(CacheKind::Sliding(4), model.layers());
@@ -1216,7 +1216,7 @@ pub fn sliding_tokens_equal_transformers(day: &Day) -> Outcome {
     equal_tokens(&input, ids(got), &case.new_ids, &case.margins)
 }
 
-pub fn a_slid_cache_is_not_a_window(day: &Day) -> Outcome {
+pub fn a_sliding_cache_differs_from_a_recomputed_window(day: &Day) -> Outcome {
     // The keys that remain were computed from tokens that have since been evicted. Recomputing the
     // window would produce different keys.
     let case = sliding_golden()?;
@@ -1297,7 +1297,7 @@ pub fn picking_a_cache_by_hand(day: &Day) -> Outcome {
     pick(&[&[1, 5], &[1, 6]], &[1, 2], Some(0), "ties go to the first")
 }
 
-pub fn the_picked_cache_computes_least(day: &Day) -> Outcome {
+pub fn pick_cache_minimizes_computed_positions(day: &Day) -> Outcome {
     let mut random = Random::new(111);
     let text = |random: &mut Random, least: usize| -> Vec<u32> {
         // Few distinct tokens, so that texts begin alike.

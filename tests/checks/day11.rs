@@ -127,7 +127,7 @@ pub fn ties_go_to_the_earlier_beam_and_id(day: &Day) -> Outcome {
     )
 }
 
-pub fn impossible_tokens_are_no_candidates(day: &Day) -> Outcome {
+pub fn impossible_tokens_are_never_candidates(day: &Day) -> Outcome {
     let beams = [(vec![7], -1.0), (vec![8], -2.0)];
     let rows = [vec![NEVER, NEVER], vec![NEVER, -1.0]];
     let got = (day.candidates)(&beams, &rows, 4);
@@ -164,7 +164,7 @@ fn hypothesis(score: f32) -> Hypothesis {
     Hypothesis { new_ids: vec![(-8.0 * score) as u32], score, finish: FinishReason::Eos }
 }
 
-pub fn the_best_are_kept_in_order(day: &Day) -> Outcome {
+pub fn the_best_hypotheses_are_kept_in_order(day: &Day) -> Outcome {
     let scores = [-2.0, -1.0, -3.0, -1.5, -4.0, -0.5];
     let mut kept = Vec::new();
     for (count, score) in scores.iter().enumerate() {
@@ -204,7 +204,7 @@ pub fn split_by_hand(day: &Day) -> Outcome {
     equal(&format!("{input}: parents"), Ok(parents), &vec![0, 1])
 }
 
-pub fn an_ending_counts_only_among_the_best(day: &Day) -> Outcome {
+pub fn an_ending_counts_only_among_the_best_candidates(day: &Day) -> Outcome {
     let beams = [(vec![7, 5], -1.0), (vec![7, 6], -2.0)];
     let candidates = [(0, 3, -2.5), (1, 0, -3.0), (0, 0, -3.5), (1, 4, -4.0)];
     let input =
@@ -307,7 +307,7 @@ fn request<'a>(model: &dyn Model, prompt: &[u32], most: usize) -> Request<'a> {
 
 type Pass = (Vec<Vec<u32>>, Vec<Vec<u32>>);
 
-pub fn log_probabilities_of_every_beam(day: &Day) -> Outcome {
+pub fn log_probabilities_are_computed_for_every_beam(day: &Day) -> Outcome {
     let model = halves(3);
     let texts = [vec![3, 2, 1], vec![3, 1, 2]];
     let got = (day.next_log_probs)(&model, &texts, &request(&model, &[3], 5), &mut NoCache)?;
@@ -367,7 +367,7 @@ pub fn processors_come_after(day: &Day) -> Outcome {
     equal(input, Ok(seen.into_inner()), &(usize::MAX - 2))
 }
 
-pub fn only_what_the_cache_lacks(day: &Day) -> Outcome {
+pub fn beams_feed_only_uncached_tokens(day: &Day) -> Outcome {
     let model = halves(3);
     let texts = [vec![3, 2, 1, 1], vec![3, 1, 2, 2]];
     (day.next_log_probs)(&model, &texts, &request(&model, &[3], 5), &mut Counted { len: 3 })?;
@@ -470,7 +470,7 @@ const CROWDED: &str =
     "A .5, B .48, end .02; after A A .5, end .45; after B end .45, A .4; after B \
     A end .9; 2 beams, at most 3 new, early stopping, no penalty";
 
-pub fn an_ending_makes_room_for_the_next(day: &Day) -> Outcome {
+pub fn an_ending_makes_room_for_the_next_candidate(day: &Day) -> Outcome {
     let model = crowded(0, 1, 2, 1);
     let mut request = request(&model, &[1], 3);
     let got = (day.beam_search)(&model, &tokenizer()?, &mut request, &core(2), &mut NoCache);
@@ -484,7 +484,7 @@ pub fn an_ending_makes_room_for_the_next(day: &Day) -> Outcome {
     )
 }
 
-pub fn two_eos_ids_make_room_too(day: &Day) -> Outcome {
+pub fn two_eos_ids_need_three_candidates_per_beam(day: &Day) -> Outcome {
     // EOS, A, B, and a second EOS.
     let model = Fake::new(4, 20, 20, |ids| {
         let p: [f32; 4] = match ids[1..] {
@@ -547,7 +547,7 @@ pub fn a_stop_string_is_found_after_the_prompt(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn stop_strings_make_room_without_eos(day: &Day) -> Outcome {
+pub fn stop_strings_need_two_candidates_per_beam_without_eos(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let (stop, a, b) = (id(&tokenizer, "!")?, id(&tokenizer, "a")?, id(&tokenizer, "b")?);
     let model = crowded(stop, a, b, 1);
@@ -648,7 +648,7 @@ fn exhaustive(day: &Day, prompt: u32, penalty: f32, when: EarlyStopping) -> Outc
     texts(&input, got, &all, TOLERANCE)
 }
 
-pub fn enough_beams_find_the_best_of_all(day: &Day) -> Outcome {
+pub fn enough_beams_find_the_best_sequence_overall(day: &Day) -> Outcome {
     exhaustive(day, 1, 0.0, EarlyStopping::True)?;
     exhaustive(day, 2, 0.0, EarlyStopping::True)
 }
@@ -821,13 +821,13 @@ fn cached(day: &Day, case: &Case, want: Option<Vec<Hypothesis>>) -> Outcome {
     Ok(())
 }
 
-pub fn with_a_cache_it_is_the_same(day: &Day) -> Outcome {
+pub fn cached_beam_search_equals_uncached(day: &Day) -> Outcome {
     let mut case = cases("defaults")?.swap_remove(0);
     (case.length_penalty, case.early_stopping) = (0.0, "true".into());
     cached(day, &case, None)
 }
 
-pub fn to_the_end_of_the_context(day: &Day) -> Outcome {
+pub fn sequences_are_correct_up_to_the_context_limit(day: &Day) -> Outcome {
     let mut case = cases("defaults")?.swap_remove(2);
     let model = model(&case.model)?;
     let context = model.config().max_position_embeddings;
@@ -933,12 +933,12 @@ pub fn length_normalized_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_mean_over_the_generated_tokens(day: &Day) -> Outcome {
+pub fn length_penalty_1_gives_the_mean_log_probability(day: &Day) -> Outcome {
     greedy(day, "Lily and her dog", 24, true)?;
     greedy(day, "They all lived happily ever", 12, true)
 }
 
-pub fn early_stopped_and_normalized_equal_hf(day: &Day) -> Outcome {
+pub fn early_stopping_with_length_normalization_equals_hf(day: &Day) -> Outcome {
     equal_hf(day, cases("endings")?.into_iter().filter(|case| case.early_stopping == "true"))
 }
 
@@ -946,7 +946,7 @@ pub fn early_stopped_and_normalized_equal_hf(day: &Day) -> Outcome {
 
 const WHEN: [EarlyStopping; 3] = [EarlyStopping::True, EarlyStopping::False, EarlyStopping::Never];
 
-pub fn until_enough_are_finished_it_goes_on(day: &Day) -> Outcome {
+pub fn beam_search_continues_until_num_beams_have_finished(day: &Day) -> Outcome {
     for when in WHEN {
         for count in 0..2 {
             let finished: Vec<Hypothesis> = (0..count).map(|_| hypothesis(-0.125)).collect();
@@ -959,7 +959,7 @@ pub fn until_enough_are_finished_it_goes_on(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn when_to_stop_by_hand(day: &Day) -> Outcome {
+pub fn can_improve_by_hand(day: &Day) -> Outcome {
     use EarlyStopping::{False, Never, True};
     let finished = [hypothesis(-1.0), hypothesis(-2.0)];
     let input = "2 beams, finished at -1 and -2, at most 10 new tokens";
@@ -1009,7 +1009,7 @@ pub fn when_to_stop_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn penalties_and_stops_by_hand(day: &Day) -> Outcome {
+pub fn length_penalty_and_early_stopping_by_hand(day: &Day) -> Outcome {
     use FinishReason::{Eos, Length};
     let model = fork(30);
     let run = |penalty: f64, most: usize, when: EarlyStopping| {
@@ -1027,7 +1027,7 @@ pub fn penalties_and_stops_by_hand(day: &Day) -> Outcome {
         .likely("a penalty above 0 divides by more, and so favors long texts")
 }
 
-pub fn with_two_eos_ids_enough_go_on(day: &Day) -> Outcome {
+pub fn enough_beams_continue_with_two_eos_ids(day: &Day) -> Outcome {
     // Always EOS .5, A .06, B .03, second EOS .41.
     let model = Fake::new(4, 20, 20, |_| [0.5f32, 0.06, 0.03, 0.41].map(f32::ln).to_vec());
     let (mut request, params) = (request(&model, &[1], 3), params(2, 2.0, EarlyStopping::Never));
@@ -1045,7 +1045,7 @@ pub fn with_two_eos_ids_enough_go_on(day: &Day) -> Outcome {
     )
 }
 
-pub fn every_beam_may_end_at_once(day: &Day) -> Outcome {
+pub fn all_beams_may_end_in_the_same_step(day: &Day) -> Outcome {
     // EOS .13, A .3, B .29, C .28, then always EOS .9, A .05, B .03, C .02.
     let model = Fake::new(4, 20, 20, |ids| {
         let p: [f32; 4] = match ids {
@@ -1065,7 +1065,7 @@ pub fn every_beam_may_end_at_once(day: &Day) -> Outcome {
     )
 }
 
-pub fn a_stop_string_takes_a_place_too(day: &Day) -> Outcome {
+pub fn an_ending_by_stop_string_also_takes_up_a_candidate(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let (stop, a, b) = (id(&tokenizer, "!")?, id(&tokenizer, "a")?, id(&tokenizer, "b")?);
     let model = Fake::new(1 + stop.max(a).max(b), 20, 20, move |_| {
@@ -1085,7 +1085,7 @@ pub fn a_stop_string_takes_a_place_too(day: &Day) -> Outcome {
         .likely("a text may end without an EOS id: keep at least 2 candidates per beam")
 }
 
-pub fn enough_beams_find_the_best_under_any_penalty(day: &Day) -> Outcome {
+pub fn enough_beams_find_the_best_sequence_at_any_length_penalty(day: &Day) -> Outcome {
     for (prompt, penalty) in [(1, 0.0), (2, 1.0), (1, 2.0), (2, -0.5)] {
         exhaustive(day, prompt, penalty, EarlyStopping::False)?;
     }
@@ -1104,7 +1104,7 @@ pub fn processed_equals_hf(day: &Day) -> Outcome {
     equal_hf(day, cases("processed")?)
 }
 
-pub fn with_a_cache_it_equals_hf(day: &Day) -> Outcome {
+pub fn cached_beam_search_equals_hf(day: &Day) -> Outcome {
     let case = cases("defaults")?.swap_remove(0);
     cached(day, &case, Some(case.want()))
 }

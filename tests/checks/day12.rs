@@ -179,7 +179,7 @@ pub fn the_ragged_mask_by_hand(day: &Day) -> Outcome {
     equal("the type of the mask", Ok(dtype), &DType::U8)
 }
 
-pub fn the_ragged_mask_knows_the_past(day: &Day) -> Outcome {
+pub fn the_ragged_mask_includes_past_columns(day: &Day) -> Outcome {
     let want = Tensor::new(
         &[[[[1u8, 1, 1, 1, 0], [1, 1, 1, 1, 1]]], [[[0, 0, 1, 1, 0], [0, 0, 1, 1, 1]]]],
         &device()?,
@@ -207,7 +207,7 @@ pub fn the_ragged_mask_equals_hf(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn no_line_of_the_mask_is_empty(day: &Day) -> Outcome {
+pub fn every_query_sees_at_least_one_key(day: &Day) -> Outcome {
     let mut random = Random::new(42);
     for _ in 0..24 {
         let (new, past) = (1 + random.below(5), random.below(5));
@@ -359,7 +359,7 @@ pub fn the_decode_step_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_row_that_does_not_fit_the_cache_is_refused(day: &Day) -> Outcome {
+pub fn a_row_inconsistent_with_the_cache_is_refused(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let model = Witness::mixing(40, 9, 3);
     // Row 1 has 3 tokens. Not counting its padding, the cache holds 0, 1, 3 or 4 of them. It should
@@ -583,20 +583,20 @@ fn mixes(day: &Day, seed: u64, slack: usize, cached: bool) -> Outcome {
     Ok(())
 }
 
-pub fn any_mix_equals_its_rows_alone(day: &Day) -> Outcome {
+pub fn any_batch_equals_its_rows_run_alone(day: &Day) -> Outcome {
     mixes(day, 126, 0, true)
 }
 
-pub fn any_mix_without_a_cache(day: &Day) -> Outcome {
+pub fn any_batch_without_a_cache_equals_its_rows_run_alone(day: &Day) -> Outcome {
     mixes(day, 127, 0, false)?;
     mixes(day, 128, 9, false)
 }
 
-pub fn rows_end_at_the_context(day: &Day) -> Outcome {
+pub fn rows_end_at_the_context_limit(day: &Day) -> Outcome {
     mixes(day, 129, 14, true)
 }
 
-pub fn the_cache_does_not_grow_for_the_gone(day: &Day) -> Outcome {
+pub fn finished_rows_do_not_grow_the_cache(day: &Day) -> Outcome {
     // A long row ends immediately. The others then need no more positions than the longest of them.
     let tokenizer = tokenizer()?;
     let model = Witness::new(60, 64, 30, |seen| {
@@ -656,7 +656,7 @@ fn alone(model: &dyn Model, ids: &[u32]) -> Result<Tensor> {
     model.forward(&step, &mut NoCache)?.flatten_all()
 }
 
-pub fn story_models_equal_their_rows_alone(day: &Day) -> Outcome {
+pub fn story_model_batches_equal_each_row_alone(day: &Day) -> Outcome {
     let (tokenizer, mut random) = (tokenizer()?, Random::new(131));
     for name in ["story-230k", "story-gpt2-1m"] {
         let model = load(name)?;
@@ -673,7 +673,7 @@ pub fn story_models_equal_their_rows_alone(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn gpt2_to_the_end_of_its_context(day: &Day) -> Outcome {
+pub fn gpt2_generates_to_the_end_of_its_context(day: &Day) -> Outcome {
     // The context is 256, so each row ends at its 257th token, in different steps.
     let (model, tokenizer, mut random) = (load("story-gpt2-1m")?, tokenizer()?, Random::new(132));
     let lengths = [253, 4, 250];
@@ -795,7 +795,7 @@ pub fn tokens_equal_transformers(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
+pub fn a_failing_row_does_not_end_the_others(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let prompts = [vec![7, 8, 9], vec![5], vec![6, 4]];
     for (when, cached) in [(2, false), (2, true), (1, true)] {
@@ -829,7 +829,7 @@ pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
             Ok(rows) => rows,
             Err(error) => {
                 return equal(&format!("{input}: the batch"), Err(error), &())
-                    .likely_even_of_an_error(
+                    .likely_for_any_failure(
                         "the row's last token carries its error, and the other rows continue",
                     );
             }
@@ -882,7 +882,7 @@ pub fn a_line_by_hand(day: &Day) -> Outcome {
     }
 }
 
-pub fn rows_in_a_line_equal_themselves_alone(day: &Day) -> Outcome {
+pub fn packed_rows_equal_each_row_alone(day: &Day) -> Outcome {
     let mut random = Random::new(137);
     for _ in 0..8 {
         let rows = 1 + random.below(5);
@@ -911,7 +911,7 @@ pub fn rows_in_a_line_equal_themselves_alone(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn an_empty_row_has_no_place_in_a_line(day: &Day) -> Outcome {
+pub fn an_empty_row_in_a_line_is_refused(day: &Day) -> Outcome {
     let model = Witness::mixing(40, 9, 1);
     let cases: [&[&[u32]]; 4] = [&[], &[&[]], &[&[1], &[]], &[&[], &[1]]];
     for rows in cases {

@@ -154,7 +154,7 @@ pub fn joining_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn an_empty_cache_is_joined(day: &Day) -> Outcome {
+pub fn rows_can_join_an_empty_cache(day: &Day) -> Outcome {
     for capacity in CAPACITIES {
         let mut cache = (day.cache)(LAYERS, capacity);
         cache.join(&*filled(day, capacity, &rows(&[&[1, 2], &[3, 4]]))?)?;
@@ -241,7 +241,7 @@ pub fn a_joined_cache_keeps_its_capacity(day: &Day) -> Outcome {
     refused("a cache of 4 positions, joined by 6", cache.join(&*guest), &[])
 }
 
-pub fn any_order_of_joins_and_trims(day: &Day) -> Outcome {
+pub fn joins_and_trims_work_in_any_order(day: &Day) -> Outcome {
     for seed in 0..12 {
         let (mut random, capacity) = (Random::new(300 + seed), CAPACITIES[seed as usize % 2]);
         let mut plain = rows(&[&[1, 2], &[3, 4]]);
@@ -277,7 +277,7 @@ pub fn any_order_of_joins_and_trims(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn rows_are_stacked_by_hand(day: &Day) -> Outcome {
+pub fn stacked_rows_are_padded_on_the_left(day: &Day) -> Outcome {
     let a = Tensor::new(&[[[[1f32], [2.], [3.]]]], &Device::Cpu)?;
     let b = Tensor::new(&[[[[7f32]]], [[[8.]]]], &Device::Cpu)?;
     let want = Tensor::new(

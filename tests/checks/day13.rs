@@ -169,7 +169,7 @@ pub fn the_residual_by_hand(day: &Day) -> Outcome {
     refused("three p, two q", (day.residual)(&P, &Q[..2]), &[])
 }
 
-pub fn the_same_numbers_draw_the_same_text(day: &Day) -> Outcome {
+pub fn same_seed_acceptance_gives_the_text_drawn_without_drafts(day: &Day) -> Outcome {
     let target = [P.to_vec(), Q.to_vec(), P.to_vec()];
     // .6 draws token 1 from P, .1 draws token 0 from Q, and .9 draws token 2 from P.
     for (draft, numbers, want, why) in [
@@ -228,7 +228,7 @@ pub fn classical_rejection_by_hand(day: &Day) -> Outcome {
         .likely("a token with p = 0 is never accepted, not even with the number 0")
 }
 
-pub fn a_bound_that_bounds_nothing_is_refused(day: &Day) -> Outcome {
+pub fn an_invalid_rejection_bound_is_refused(day: &Day) -> Outcome {
     let none = || 0.0;
     refused("M = 2, but p / q is 2.5", (day.rejection)(&P, &Q, 2.0, &mut { none }), &[])?;
     refused(
@@ -252,7 +252,7 @@ pub fn classical_rejection_draws_from_p(day: &Day) -> Outcome {
         }
         let x = chi_square(&seen, &p);
         let what = format!("60,000 draws with p = {p:?}, q = {q:?}, M = {m}: {seen:?}");
-        // A false alarm has a chance of one in a million, as in `the_distribution_is_the_targets`,
+        // A false alarm has a chance of one in a million, as in `speculative_samples_follow_the_targets_distribution`,
         // and the draws are seeded.
         ensure(&what, x < 30.7, &format!("chi-square is {x:.1}: the draws don't follow p"))?;
         // The number of proposals per draw is geometric, with mean M and variance M (M - 1). A
@@ -274,7 +274,7 @@ fn verdict(what: &str, got: Result<(usize, u32)>, want: &(usize, u32)) -> Outcom
     equal(&format!("{what}: (accepted, next)"), got, want)
 }
 
-pub fn a_draft_is_accepted_with_p_over_q(day: &Day) -> Outcome {
+pub fn a_token_is_accepted_with_probability_p_over_q(day: &Day) -> Outcome {
     let target = [P.to_vec(), vec![0.0, 0.0, 1.0]];
     // Token 0 is more likely under the target than under the draft, so it is always accepted.
     let zero = draft(&[0], &[Q]);
@@ -346,7 +346,7 @@ const CASES: [([f32; 4], [f32; 4]); 4] = [
     ([0.7, 0.2, 0.1, 0.0], [0.0, 0.0, 0.0, 1.0]), // a drafter that is always wrong
 ];
 
-pub fn the_distribution_is_the_targets(day: &Day) -> Outcome {
+pub fn speculative_samples_follow_the_targets_distribution(day: &Day) -> Outcome {
     for (p, q) in CASES {
         let (seen, _) = tally(day, &p, &q, 60_000)?;
         let x = chi_square(&seen, &p);
@@ -361,7 +361,7 @@ pub fn the_distribution_is_the_targets(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn drafts_are_accepted_as_often_as_p_and_q_overlap(day: &Day) -> Outcome {
+pub fn the_acceptance_rate_equals_the_overlap_of_p_and_q(day: &Day) -> Outcome {
     for (p, q) in CASES {
         let draws = 60_000;
         let (_, accepted) = tally(day, &p, &q, draws)?;
@@ -382,7 +382,7 @@ fn context(tokens: &[u32]) -> ProcessorInput<'_> {
     ProcessorInput { tokens, prompt_len: 1, remaining: 100, eos: &[0] }
 }
 
-pub fn the_latest_earlier_match_is_proposed(day: &Day) -> Outcome {
+pub fn the_continuation_of_the_latest_match_is_drafted(day: &Day) -> Outcome {
     let mut drafter = (day.ngram)(2, 50);
     let mut look = |tokens: &[u32], n: usize| drafter.draft(&context(tokens), n, &vec![0.5; n]);
     let tokens = [7, 8, 1, 7, 8, 2, 3, 7, 8];
@@ -548,7 +548,7 @@ fn some_tokens(random: &mut Random, n: usize) -> Vec<u32> {
     (0..n).map(|_| random.below(VOCAB) as u32).collect()
 }
 
-pub fn the_draft_ends_with_the_drafters_context(day: &Day) -> Outcome {
+pub fn the_draft_ends_at_the_drafters_context_limit(day: &Day) -> Outcome {
     let mut random = Random::new(13);
     for (context, len, n, want) in [
         (16, 10, 4, 4),
@@ -596,7 +596,7 @@ pub fn q_covers_the_targets_vocabulary(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn after_an_unreadable_token_nothing_is_drafted(day: &Day) -> Outcome {
+pub fn an_unknown_token_in_the_text_yields_an_empty_draft(day: &Day) -> Outcome {
     for (text, want) in [(vec![0, 3], 0), (vec![4, 0], 0), (vec![0, 2], 2)] {
         let small = Fake::wants(3, 64, 20, |_| 1);
         let mut drafter = (day.small)(uncached(&small), vec![], true, 5);
@@ -611,7 +611,7 @@ pub fn after_an_unreadable_token_nothing_is_drafted(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn greedy_drafts_are_the_small_models_own_text(day: &Day) -> Outcome {
+pub fn greedy_drafts_equal_the_draft_models_greedy_text(day: &Day) -> Outcome {
     let (small, tokenizer) = (model("story-230k")?, tokenizer()?);
     let ids = tokenizer.encode("Lily and her dog")?;
     let want = plain(&*small, &tokenizer, &ids, 12)?;
@@ -639,7 +639,7 @@ fn mute<'a>(
     (day.decoder)(Setup { target, tokenizer, request, drafter: Box::new(Mute), k: 4 })
 }
 
-pub fn the_draft_leaves_room_for_the_pass_itself(day: &Day) -> Outcome {
+pub fn the_draft_leaves_room_for_the_token_the_pass_adds(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     for (k, len, max, want, why) in [
         (4, 5, 100, 4, "a draft has at most K tokens"),
@@ -755,7 +755,7 @@ pub fn one_pass_equals_separate_passes(day: &Day) -> Outcome {
     close(what, rows(&got), &Tensor::stack(&want, 0)?, 1e-4)
 }
 
-pub fn each_row_is_processed_in_its_own_context(day: &Day) -> Outcome {
+pub fn processors_see_the_text_up_to_each_drafted_token(day: &Day) -> Outcome {
     let (fake, tokenizer, seen) = (table(9), tokenizer()?, Seen::default());
     // After 1, the model likes 3 best, and after 3 it likes 1.
     let drafter = Fixed(Draft { tokens: vec![3, 1], probs: vec![one_hot(3, 4), one_hot(1, 4)] });
@@ -779,11 +779,11 @@ pub fn each_row_is_processed_in_its_own_context(day: &Day) -> Outcome {
         .likely("a log-probability is the target's own, from before the processors")
 }
 
-pub fn no_processor_runs_after_a_certain_end(day: &Day) -> Outcome {
+pub fn processors_stop_after_eos_or_a_sure_rejection(day: &Day) -> Outcome {
     certain_end(day, false)
 }
 
-pub fn no_processor_runs_after_a_certain_end_when_sampling(day: &Day) -> Outcome {
+pub fn processors_stop_after_eos_or_a_sure_rejection_when_sampling(day: &Day) -> Outcome {
     certain_end(day, true)
 }
 
@@ -861,7 +861,7 @@ fn same_text(what: &str, got: &[Token], want: &[Token]) -> Outcome {
     close(&format!("{what}: log-probabilities"), logprobs(got), &logprobs(want)?, 1e-3)
 }
 
-pub fn greedy_text_is_the_targets_own(day: &Day) -> Outcome {
+pub fn greedy_speculation_equals_the_target_alone(day: &Day) -> Outcome {
     let (target, tokenizer) = (model("story-3m")?, tokenizer()?);
     let prompt = "Lily and her dog";
     let ids = tokenizer.encode(prompt)?;
@@ -915,7 +915,7 @@ pub fn processors_see_the_drafted_tokens(day: &Day) -> Outcome {
     equal("every draft is accepted: passes", Ok(decoder.counts().passes), &2)
 }
 
-pub fn the_context_ends_the_text_as_without_drafts(day: &Day) -> Outcome {
+pub fn drafts_do_not_change_text_at_the_context_limit(day: &Day) -> Outcome {
     let (model, tokenizer) = (model("story-gpt2-1m")?, tokenizer()?);
     let ids: Vec<u32> = tokenizer.encode(&"Once upon a time there was a red ball. ".repeat(22))?;
     let ids = &ids[..240.min(ids.len())];
@@ -928,7 +928,7 @@ pub fn the_context_ends_the_text_as_without_drafts(day: &Day) -> Outcome {
         .likely("drafts must not go past the context, which has room for 17 more tokens")
 }
 
-pub fn the_text_ends_inside_a_block(day: &Day) -> Outcome {
+pub fn a_text_can_end_inside_a_block(day: &Day) -> Outcome {
     let (tokenizer, vocab) = (tokenizer()?, 2048);
     // The model counts 300, 301, …, and the drafter knows this. EOS is 305, so after 2 tokens it
     // falls in the middle of a block of 4.
@@ -953,7 +953,7 @@ pub fn the_text_ends_inside_a_block(day: &Day) -> Outcome {
     equal(&format!("stop string {stop:?} inside a block"), Ok(finish), &Some(FinishReason::Stop))
 }
 
-pub fn a_full_sequence_gets_an_empty_block(day: &Day) -> Outcome {
+pub fn a_sequence_at_its_limit_gets_an_empty_block(day: &Day) -> Outcome {
     let (fake, tokenizer) = (Fake::wants(2048, 16, 20, |_| 7), tokenizer()?);
     let mut decoder = mute(day, uncached(&fake), &tokenizer, &[5], 0)?;
     let got = decoder.block().map(|tokens| tokens.len());
@@ -1121,8 +1121,8 @@ pub fn a_small_model_drafts(day: &Day) -> Outcome {
     )
 }
 
-pub fn a_small_models_samples_follow_the_target(day: &Day) -> Outcome {
-    a_draft_is_accepted_with_p_over_q(day)?;
+pub fn samples_drafted_by_a_small_model_follow_the_target(day: &Day) -> Outcome {
+    a_token_is_accepted_with_probability_p_over_q(day)?;
     sampled(day, "a small model")
 }
 
@@ -1148,7 +1148,7 @@ impl Drafter for Blunt {
 }
 
 pub fn sampled_texts_follow_the_target(day: &Day) -> Outcome {
-    a_draft_is_accepted_with_p_over_q(day)?;
+    a_token_is_accepted_with_probability_p_over_q(day)?;
     sampled(day, "one distribution for all")
 }
 

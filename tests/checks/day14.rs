@@ -258,7 +258,7 @@ fn may_choose(day: &Day, choices: &[&str], cases: &[(&str, &[&str], &[&str])]) -
     Ok(())
 }
 
-pub fn a_token_leaves_a_choice(day: &Day) -> Outcome {
+pub fn a_token_must_leave_a_choice(day: &Day) -> Outcome {
     let pieces = &["y", "ye", "yes", "yesterday", "n", "e", "not", "s", " yes"];
     may_choose(day, &["yes", "no"], &[("", pieces, &["y", "ye", "yes", "n"])])
         .likely("the text plus the token must be the beginning of a choice, or a whole choice")?;
@@ -271,7 +271,7 @@ pub fn a_token_leaves_a_choice(day: &Day) -> Outcome {
     may_choose(day, &[], &[("", &["a", "no"], &[])])
 }
 
-pub fn a_choice_may_be_cut_inside_a_character(day: &Day) -> Outcome {
+pub fn a_token_can_end_inside_a_character_of_a_choice(day: &Day) -> Outcome {
     let choices = strings(&["\u{e9}t\u{e9}"]);
     let mut got = Vec::new();
     for (written, piece) in [(0, 1), (0, 2), (1, 1), (1, 3), (2, 2), (4, 1)] {
@@ -283,7 +283,7 @@ pub fn a_choice_may_be_cut_inside_a_character(day: &Day) -> Outcome {
         .likely("compare bytes: a token can end in the middle of a character")
 }
 
-pub fn a_token_without_bytes_is_no_choice(day: &Day) -> Outcome {
+pub fn a_token_without_bytes_is_not_a_choice(day: &Day) -> Outcome {
     let choices = strings(&["yes", "no"]);
     let got: Vec<bool> =
         ["", "ye", "yes"].iter().map(|text| (day.choose)(&choices, text.as_bytes(), b"")).collect();
@@ -294,7 +294,7 @@ pub fn a_token_without_bytes_is_no_choice(day: &Day) -> Outcome {
 
 // 14.2
 
-pub fn states_that_lead_to_a_match(day: &Day) -> Outcome {
+pub fn live_states_lead_to_a_match(day: &Day) -> Outcome {
     let live = |pattern: &'static str| move |text: &[u8]| Ok((day.live)(pattern, &[text])?[0]);
     let cases = [("", true), ("ye", true), ("yes", true), ("x", false), ("yel", false)];
     says("yes|yet|no+; is the state live", live("yes|yet|no+"), &cases)?;
@@ -343,14 +343,14 @@ pub fn live_agrees_with_trying(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_loop_may_lead_nowhere(day: &Day) -> Outcome {
+pub fn a_loop_that_never_matches_is_not_live(day: &Day) -> Outcome {
     let live = |text: &[u8]| Ok((day.live)(r"(?-u)x(a+\b[a-z]|b)", &[text])?[0]);
     let cases = [("x", true), ("xb", true), ("xa", false), ("xaaaa", false)];
     says(r"x(a+\b[a-z]|b); is the state live", live, &cases)
         .likely("after \"xa\" more letters can always come, but never a match")
 }
 
-pub fn violated_when_nothing_can_match(day: &Day) -> Outcome {
+pub fn must_match_is_violated_when_no_match_is_possible(day: &Day) -> Outcome {
     let violates = |text: &[u8]| (day.violates)("yes|yet|no+", Rule::MustMatch, text);
     let cases = [("", false), ("ye", false), ("yes", false), ("x", true), ("yel", true)];
     says("yes|yet|no+ must match; does the text break the rule", violates, &cases)?;
@@ -359,13 +359,13 @@ pub fn violated_when_nothing_can_match(day: &Day) -> Outcome {
     says("yes|yet|no+ must match; after a match", violates, &cases)
 }
 
-pub fn a_format_is_read_as_it_is(day: &Day) -> Outcome {
+pub fn a_format_is_case_sensitive(day: &Day) -> Outcome {
     let read = |text: &[u8]| (day.read)("[a-z]*", Rule::MustMatch, &[text]);
     let differ = read(b"AB")? != read(b"ab")?;
     ensure("[a-z]* must match; the state after \"AB\"", differ, "it is the state after \"ab\"")
 }
 
-pub fn a_format_ends_where_it_matches(day: &Day) -> Outcome {
+pub fn text_may_end_only_where_the_format_matches(day: &Day) -> Outcome {
     let end = |text: &[u8]| (day.may_end)("a", Rule::MustMatch, text);
     says("a must match; may the text end", end, &[("", false), ("a", true)])?;
     let end = |text: &[u8]| (day.may_end)("yes|yet|no+", Rule::MustMatch, text);
@@ -436,7 +436,7 @@ pub fn every_token_is_read(day: &Day) -> Outcome {
         .likely("an EOS id that has bytes is text like any other")
 }
 
-pub fn the_prompt_need_not_match(day: &Day) -> Outcome {
+pub fn only_the_generated_text_must_match(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let tokens = ids(&tokenizer, &["The", " play", "g", "r"])?;
     for prompt_len in [2, 3, 4] {
@@ -496,7 +496,7 @@ pub fn every_token_is_judged(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn special_tokens_are_no_text(day: &Day) -> Outcome {
+pub fn special_tokens_are_not_text(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let any = (day.legal)("(?s:.*)", Rule::MustMatch, &tokenizer, &[(b"", false)])?;
     ensure("(?s:.*) must match: is <|endoftext|> legal", !any[0][0], "it is, but it has no bytes")
@@ -545,7 +545,7 @@ fn logits_are_kept(name: &str, tokenizer: &Tokenizer, rails: &Rails, seed: u64) 
     ensure(name, got.contains(&NEVER), "no token is -inf")
 }
 
-pub fn eos_only_where_it_may_end(day: &Day) -> Outcome {
+pub fn eos_is_legal_only_after_a_complete_match(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let rails = (day.allow)("yes|yet|no", &tokenizer)?;
     let asked = ["", "y", "n", "e", "s", "t", "o", "es", "a", " "];
@@ -567,7 +567,7 @@ pub fn eos_only_where_it_may_end(day: &Day) -> Outcome {
         .likely("a text that may end doesn't have to")
 }
 
-pub fn the_bound_prefers_what_may_end(day: &Day) -> Outcome {
+pub fn the_last_token_ends_the_text_if_one_can(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let rails = (day.allow)("axyz", &tokenizer)?;
     let tokens = ids(&tokenizer, &["The", "a"])?;
@@ -697,7 +697,7 @@ pub fn ids_without_a_piece_are_not_legal(day: &Day) -> Outcome {
 
 // 14.6
 
-pub fn violated_with_its_last_byte(day: &Day) -> Outcome {
+pub fn block_substring_is_violated_at_the_last_byte_of_a_match(day: &Day) -> Outcome {
     let violates = |text: &[u8]| (day.violates)("dog|dig|!", Rule::BlockSubstring, text);
     let cases = [("", false), ("do", false), ("dog", true), ("a dig", true), ("!", true)];
     says("dog|dig|! blocked; does the text break the rule", violates, &cases).likely(
@@ -713,7 +713,7 @@ pub fn violated_with_its_last_byte(day: &Day) -> Outcome {
 
 const ALONE: &str = r"(?-u:\b{start-half})dog(?-u:\b{end-half})";
 
-pub fn violated_once_it_stands_alone(day: &Day) -> Outcome {
+pub fn block_word_is_violated_once_the_next_byte_ends_the_word(day: &Day) -> Outcome {
     let violates = |text: &[u8]| (day.violates)(ALONE, Rule::BlockWord, text);
     let cases =
         [("dog", false), ("dogs", false), ("dog ", true), ("a dog.", true), ("hotdog.", false)];
@@ -850,7 +850,7 @@ pub fn inside_a_piece(day: &Day) -> Outcome {
     equal("dog blocked: the state after \"the d\" and \"oor, do\"", got, &want)
 }
 
-pub fn the_text_goes_on_after_a_word(day: &Day) -> Outcome {
+pub fn the_text_may_continue_after_a_blocked_word(day: &Day) -> Outcome {
     let cases = [("", true), ("s", true), (" and", true), (" and a dog", false)];
     says(
         "dog blocked, after \"the dog\"; may the piece follow",
@@ -865,7 +865,7 @@ pub fn the_text_goes_on_after_a_word(day: &Day) -> Outcome {
     )
 }
 
-pub fn it_does_not_matter_where_a_text_is_cut(day: &Day) -> Outcome {
+pub fn walking_a_text_in_two_parts_reaches_the_same_state(day: &Day) -> Outcome {
     let patterns = [("playground", Rule::BlockSubstring), ("\\xc3\\xa9 plays", Rule::BlockWord)];
     for (pattern, rule) in patterns {
         for text in [&b"the playgroun"[..], b"a play", b"\xc3\xa9 play"] {
@@ -881,7 +881,7 @@ pub fn it_does_not_matter_where_a_text_is_cut(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn every_state_has_its_own_answer(day: &Day) -> Outcome {
+pub fn each_state_has_its_own_legal_tokens(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let pieces = pieces(&tokenizer);
     let word = b"playground";
@@ -911,7 +911,7 @@ pub fn every_state_has_its_own_answer(day: &Day) -> Outcome {
 
 // 14.8
 
-pub fn the_first_token_after_the_prompt(day: &Day) -> Outcome {
+pub fn a_word_in_the_prompt_does_not_block_the_first_token(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let pattern = r"(?-u:\b{start-half})(?:dog|dogma)(?-u:\b{end-half})";
     let texts: [(&[u8], bool); 6] = [
@@ -934,7 +934,7 @@ pub fn the_first_token_after_the_prompt(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn the_first_token_has_words_of_its_own(day: &Day) -> Outcome {
+pub fn the_first_token_is_still_checked_for_blocked_words(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let stop = r"(?-u:\b{start-half})\.(?-u:\b{end-half})";
     let cases: [(&str, Rule, &str, bool, &[&str], &[&str]); 5] = [
@@ -1036,7 +1036,7 @@ fn tokens_of(tokens: &[Token]) -> Vec<u32> {
     tokens.iter().map(|token| token.id).collect()
 }
 
-pub fn a_model_that_wants_a_spelling(day: &Day) -> Outcome {
+pub fn no_spelling_of_a_blocked_word_gets_through(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let pieces = pieces(&tokenizer);
     let (the, stop) = (id(&tokenizer, "The")?, id(&tokenizer, ".")?);
@@ -1073,7 +1073,7 @@ pub fn a_model_that_wants_a_spelling(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn the_end_ends_a_word(day: &Day) -> Outcome {
+pub fn the_end_of_the_text_ends_a_word(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let rails = (day.block)(&strings(&["dog"]), true, &[], &tokenizer)?;
     let before = ids(&tokenizer, &["The", " do"])?;
@@ -1143,7 +1143,7 @@ pub fn a_stop_string_ends_a_word(day: &Day) -> Outcome {
     .likely("a stop string is used as it is, including whitespace")
 }
 
-pub fn the_prompt_ends_in_the_word(day: &Day) -> Outcome {
+pub fn a_blocked_word_at_the_end_of_the_prompt_is_allowed(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let prompt = ids(&tokenizer, &["The", " do", "g"])?;
     let asked = ["", "s", ".", " and", " dog"];
@@ -1168,7 +1168,7 @@ pub fn the_prompt_ends_in_the_word(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn an_empty_stop_string_is_none(day: &Day) -> Outcome {
+pub fn an_empty_stop_string_ends_nothing(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let rails = (day.block)(&strings(&["dog"]), true, &strings(&[""]), &tokenizer)?;
     let got = legal(&rails, &ids(&tokenizer, &["The", " do"])?, 1, 9)?;
@@ -1177,7 +1177,7 @@ pub fn an_empty_stop_string_is_none(day: &Day) -> Outcome {
     asks(what, &tokenizer, &got, &asked, &asked)
 }
 
-pub fn the_last_token_is_legal_too(day: &Day) -> Outcome {
+pub fn the_block_list_applies_to_the_last_token_too(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let pieces = pieces(&tokenizer);
     let rails = (day.block)(&strings(&["la"]), false, &[], &tokenizer)?;
@@ -1324,18 +1324,18 @@ fn forces(day: &Day, pattern: &str, cases: &[(&str, &str)]) -> Outcome {
     equal(&format!("{pattern}: the forced bytes after each of {names:?}"), got, &want)
 }
 
-pub fn forced_up_to_a_choice(day: &Day) -> Outcome {
+pub fn bytes_are_forced_up_to_the_next_choice(day: &Day) -> Outcome {
     forces(day, "yes|yet|no", &[("", ""), ("y", "e"), ("ye", ""), ("n", "o"), ("yes", "")])?;
     forces(day, "a red (cat|dog)s?", &[("", "a red "), ("a red c", "at"), ("a red dog", "")])?;
     forces(day, "colou?r|colt", &[("", "col"), ("colo", ""), ("colou", "r"), ("colt", "")])
 }
 
-pub fn one_state_may_be_many_bytes(day: &Day) -> Outcome {
+pub fn many_bytes_can_lead_to_one_state(day: &Day) -> Outcome {
     forces(day, "id=[0-9]{3};", &[("", "id="), ("id=1", ""), ("id=123", ";")])
         .likely("all ten digits lead to the same state, but they are ten choices")
 }
 
-pub fn a_possible_end_is_a_choice(day: &Day) -> Outcome {
+pub fn nothing_is_forced_where_the_text_may_end(day: &Day) -> Outcome {
     forces(day, "no(pe)?", &[("", "no"), ("no", ""), ("nop", "e"), ("nope", "")])
         .likely("after \"no\" the text may end, so nothing is forced")?;
     forces(day, "a*", &[("", ""), ("aaa", "")])?;
@@ -1348,7 +1348,7 @@ pub fn nothing_is_forced_in_a_dead_state(day: &Day) -> Outcome {
 }
 
 /// Checks by brute force: the forced bytes are the longest common prefix of all continuations.
-pub fn forced_agrees_with_all_matches(day: &Day) -> Outcome {
+pub fn forced_bytes_are_the_common_prefix_of_all_matches(day: &Day) -> Outcome {
     let languages: [&[&str]; 4] = [
         &["abab", "abba", "abb"],
         &["aaaa", "aabb", "bbbb"],

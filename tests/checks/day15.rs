@@ -482,7 +482,7 @@ pub fn a_prompt_gets_its_own_cache(day: &Day) -> Outcome {
 
 // 15.4
 
-pub fn both_sides_update_their_padding(day: &Day) -> Outcome {
+pub fn joining_updates_the_padding_of_old_and_new_rows(day: &Day) -> Outcome {
     let group = group("stories")?;
     let model = Watched::new(model(&group.model)?);
     let case = Case::new(&model);
@@ -541,7 +541,7 @@ pub fn an_empty_batch_is_replaced(day: &Day) -> Outcome {
 
 // 15.5
 
-pub fn a_text_of_one_token_never_joins(day: &Day) -> Outcome {
+pub fn a_one_token_text_never_joins_the_batch(day: &Day) -> Outcome {
     let group = group("commas")?;
     let model = model(&group.model)?;
     let case = Case::new(&*model);
@@ -632,7 +632,7 @@ pub fn no_token_is_lost(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_failed_row_ends_alone(day: &Day) -> Outcome {
+pub fn a_failed_row_leaves_the_other_rows_running(day: &Day) -> Outcome {
     // Once three tokens have been seen, the model allows only token 1, and the request forbids that
     // one.
     let model = Witness::new(2, 20, 200, |seen| match seen.len() {
@@ -663,7 +663,7 @@ pub fn a_failed_row_ends_alone(day: &Day) -> Outcome {
             Ok(got) => got,
             Err(error) => {
                 return equal(&format!("{input}: the scheduler"), Err(error), &())
-                    .likely_even_of_an_error(
+                    .likely_for_any_failure(
                         "the row's last token carries its error, and the other rows continue",
                     );
             }
@@ -740,7 +740,7 @@ pub fn every_sequence_equals_hf(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn in_any_order_of_arrival(day: &Day) -> Outcome {
+pub fn any_arrival_order_gives_the_same_tokens(day: &Day) -> Outcome {
     let mut random = Random::new(156);
     let group = group("commas")?;
     let model = model(&group.model)?;
@@ -762,7 +762,7 @@ pub fn in_any_order_of_arrival(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn after_the_batch_ran_empty(day: &Day) -> Outcome {
+pub fn requests_can_join_after_the_batch_empties(day: &Day) -> Outcome {
     let group = group("commas")?;
     let model = model(&group.model)?;
     let case = Case { bound: 32, ..Case::new(&*model) };
@@ -819,7 +819,7 @@ pub fn each_request_has_its_own_parameters(day: &Day) -> Outcome {
     )
 }
 
-pub fn to_the_end_of_the_context(day: &Day) -> Outcome {
+pub fn sequences_are_correct_up_to_the_context_limit(day: &Day) -> Outcome {
     let group = group("stories")?;
     let model = model(&group.model)?;
     let context = model.config().max_position_embeddings;
@@ -911,7 +911,7 @@ fn have_room(rows: &[Text], new: Text, bound: usize) -> bool {
     (rows.len() + 1) * longest <= bound
 }
 
-pub fn the_first_never_waits_longer(day: &Day) -> Outcome {
+pub fn overtaking_never_delays_the_first_request(day: &Day) -> Outcome {
     let mut random = Random::new(157);
     let mut overtaken = 0;
     for _ in 0..400 {

@@ -312,7 +312,7 @@ pub fn rows_share_the_weights(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_fraction_of_a_byte(day: &Day) -> Outcome {
+pub fn a_q4_0_weight_takes_a_fraction_of_a_byte(day: &Day) -> Outcome {
     let decode: Sizes = (1, 1, 0, 1);
     let got = (day.bytes_moved)(&llama_8b()?, decode, Q4_0);
     // 7,504,658,432 · 18 / 32 bytes of weights, 131,072 bytes per position, and 128,256 logits of 4
@@ -503,7 +503,7 @@ pub fn llama_in_batches(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn rows_next_to_the_weights(day: &Day) -> Outcome {
+pub fn rows_fill_the_memory_left_by_the_weights(day: &Day) -> Outcome {
     // 376 weights that a pass reads, and 40 in an embedding table that isn't tied. A position takes
     // 16 numbers.
     let untied = tiny()?;
@@ -628,7 +628,7 @@ pub fn one_row_more(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn products_and_attention_in_turn(day: &Day) -> Outcome {
+pub fn product_and_attention_times_add_up(day: &Day) -> Outcome {
     // 400 rows of Llama after 1,024 positions on an H100: the products are bound by operations and
     // attention by memory, so the times add up.
     let config = llama_8b()?;
@@ -722,7 +722,7 @@ pub fn one_position_of_logits(day: &Day) -> Outcome {
     equal(&format!("{input}, {TINY}"), Ok(got), &(111, 80))
 }
 
-pub fn one_token_has_no_gap(day: &Day) -> Outcome {
+pub fn a_single_new_token_has_no_tpot(day: &Day) -> Outcome {
     let got = (day.predict_latency)(&tiny()?, 3, 1, BF16, (8.0, 1e9));
     waits("prompt 3, 1 new token", got, (111.0, None))
 }
@@ -747,7 +747,7 @@ pub fn verifying_by_hand(day: &Day) -> Outcome {
     near(&input, Ok(got), 4672.0 / 1072.0, TOLERANCE)
 }
 
-pub fn no_drafts_cost_one_step(day: &Day) -> Outcome {
+pub fn zero_drafted_tokens_cost_one_step(day: &Day) -> Outcome {
     for machine in [H100, M2, A17] {
         let got = (day.verification_cost)(&llama_8b()?, 500, 0, BF16, machine);
         near(&format!("no drafts, {machine:?}"), Ok(got), 1.0, TOLERANCE)?;

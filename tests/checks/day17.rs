@@ -247,7 +247,7 @@ pub fn dot_has_32_running_sums(day: &Day) -> Outcome {
     equal(input, Ok(got), &3100.0)
 }
 
-pub fn a_pair_has_two_results(day: &Day) -> Outcome {
+pub fn dot_pair_returns_both_products(day: &Day) -> Outcome {
     let got = (day.dot_pair)(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0], &[1.0, 0.0, -1.0]);
     equal("[1, 2, 3] · [4, 5, 6] and · [1, 0, -1]", Ok(got), &[32.0, -2.0])?;
     // Two chunks of 16 and three left over: 1 + … + 35, and 35 - 34 + 33 - … + 1.
@@ -257,7 +257,7 @@ pub fn a_pair_has_two_results(day: &Day) -> Outcome {
     equal("[1, …, 35] · [1, …, 1] and · [1, -1, …, 1]", Ok(got), &[630.0, 18.0])
 }
 
-pub fn a_pair_equals_two_dot_products(day: &Day) -> Outcome {
+pub fn dot_pair_equals_two_dot_products(day: &Day) -> Outcome {
     let mut random = Random::new(18);
     for len in (0..=70).chain([576, 1000]) {
         let w = whole(&mut random, len);
@@ -302,7 +302,7 @@ pub fn products_are_stored_row_by_row(day: &Day) -> Outcome {
     equal(input, Ok(y), &[1.0, 2.0, 12.0, 3.0, 4.0, 34.0])
 }
 
-pub fn any_number_of_vectors_is_right(day: &Day) -> Outcome {
+pub fn products_are_right_for_any_number_of_vectors(day: &Day) -> Outcome {
     let mut random = Random::new(19);
     for vectors in 1..=9 {
         for rows in [1, 2, 5] {
@@ -381,7 +381,7 @@ pub fn products_are_returned_vector_by_vector(day: &Day) -> Outcome {
     equal("three rows of two, no vector", Ok((day.multiply)(&w, &[], 2)), &vec![])
 }
 
-pub fn any_rows_and_vectors_are_right(day: &Day) -> Outcome {
+pub fn products_are_right_for_any_number_of_rows_and_vectors(day: &Day) -> Outcome {
     let mut random = Random::new(21);
     for (rows, inner, vectors) in [
         (1, 1, 1),
@@ -445,7 +445,7 @@ pub fn several_threads_share_the_blocks(day: &Day) -> Outcome {
     )
 }
 
-pub fn the_thread_count_changes_no_bit(day: &Day) -> Outcome {
+pub fn results_are_bit_identical_for_any_thread_count(day: &Day) -> Outcome {
     let mut random = Random::new(22);
     // Several vectors, one vector as in decoding, fewer rows than threads, one long row, and a
     // small product.
@@ -621,7 +621,7 @@ pub fn the_largest_product_is_found(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn the_first_of_equal_rows_wins(day: &Day) -> Outcome {
+pub fn ties_go_to_the_first_row(day: &Day) -> Outcome {
     let input = "rows [1], [3], [3], [2], vector [2]";
     equal(input, Ok((day.largest)(&[1.0, 3.0, 3.0, 2.0], &[2.0], 1)), &1)?;
     // Row 700 is the first with the largest product. There are more in its block and in others.

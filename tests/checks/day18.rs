@@ -467,7 +467,7 @@ pub fn many_tiles_equal_one_softmax(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn other_columns_do_not_count(day: &Day) -> Outcome {
+pub fn columns_outside_the_range_are_ignored(day: &Day) -> Outcome {
     let mut random = Random::new(5);
     for columns in [30..31, 7..150, 64..128, 70..170, 130..200] {
         let case = Case::new(&mut random, 0..1, 2, 200);
@@ -493,7 +493,7 @@ pub fn other_columns_do_not_count(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_partly_masked_tile_counts(day: &Day) -> Outcome {
+pub fn a_partly_masked_tile_is_not_skipped(day: &Day) -> Outcome {
     let mut random = Random::new(6);
     // The first column of the second tile is the last one the token sees.
     let case = Case::new(&mut random, 0..1, 2, 200);
@@ -571,7 +571,7 @@ pub fn split_columns_equal_one_softmax(day: &Day) -> Outcome {
     case.check(input, day.attend_split, (Some(&mask), 1, 1200), 0..1200)
 }
 
-pub fn chunks_start_at_the_first_column(day: &Day) -> Outcome {
+pub fn chunks_start_at_the_first_visible_column(day: &Day) -> Outcome {
     let mut random = Random::new(9);
     let long = Case::new(&mut random, 0..1, 2, 1400);
     for front in [1, 100, 512, 700] {
@@ -593,7 +593,7 @@ pub fn chunks_start_at_the_first_column(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn the_thread_count_changes_no_bit(day: &Day) -> Outcome {
+pub fn results_are_bit_identical_for_any_thread_count(day: &Day) -> Outcome {
     let mut random = Random::new(13);
     // Three chunks, then ten: the more chunks, the more possible merge orders.
     for all in [1400, 4900] {
@@ -636,7 +636,7 @@ pub fn decoding_splits_the_columns(day: &Day) -> Outcome {
         .likely("with one new token the columns are split among the threads: attend_split")
 }
 
-pub fn each_group_shares_one_head(day: &Day) -> Outcome {
+pub fn each_query_group_shares_one_kv_head(day: &Day) -> Outcome {
     // With one visible column, every head returns that column's value. Heads 0 and 1 use key/value
     // head 0, heads 2 and 3 use head 1, and row 1 has other values.
     let values = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]];
@@ -842,7 +842,7 @@ pub fn entropy_matches_the_hand_worked_cases(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn masked_keys_have_no_entropy(day: &Day) -> Outcome {
+pub fn masked_keys_add_no_entropy(day: &Day) -> Outcome {
     let no = f32::NEG_INFINITY;
     let want = 4f32.ln() - 0.75 * 3f32.ln();
     for tiles in [
@@ -857,7 +857,7 @@ pub fn masked_keys_have_no_entropy(day: &Day) -> Outcome {
     ensure("every key masked", got.is_nan(), &format!("got {got} instead of NaN"))
 }
 
-pub fn entropy_of_any_tiling_is_right(day: &Day) -> Outcome {
+pub fn entropy_is_correct_for_any_tiling(day: &Day) -> Outcome {
     let mut random = Random::new(15);
     for _ in 0..30 {
         let scale = [0.5, 3.0, 20.0][random.below(3)];
@@ -878,7 +878,7 @@ pub fn entropy_of_any_tiling_is_right(day: &Day) -> Outcome {
     numbers(input, &[(day.entropy)(&tiles)], &[entropy_of(&tiles)], 1e-3)
 }
 
-pub fn each_side_counts_by_its_sum(day: &Day) -> Outcome {
+pub fn merging_weights_each_side_by_its_sum(day: &Day) -> Outcome {
     // Exponentials that sum to 1 + 2 = 3 with mean (3, 0), and to 6 with mean (0, 6).
     let (out, lse) = (day.merge_finished)((&[3.0, 0.0], 3f32.ln()), (&[0.0, 6.0], 6f32.ln()));
     let input = "(3, 0) from exponentials that sum to 3, and (0, 6) from a sum of 6";

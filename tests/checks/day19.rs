@@ -183,7 +183,7 @@ pub fn q8_0_by_hand(day: &Day) -> Outcome {
     same_numbers("scale 0.25; 4, -3, 127, -127, 0, 1", (day.dequantize_q8_0)(&bytes), &want)
 }
 
-pub fn q8_0_of_a_negative_largest(day: &Day) -> Outcome {
+pub fn q8_0_handles_a_negative_extreme(day: &Day) -> Outcome {
     // The largest magnitude is 254, so the scale is 2. 100 is 50 steps, and -7 is -3.5 steps, which
     // rounds to -4.
     let x = block(&[100.0, -254.0, -7.0, 8.0]);
@@ -220,7 +220,7 @@ pub fn q8_0_equals_llamacpp(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn q8_0_refuses_what_is_no_number(day: &Day) -> Outcome {
+pub fn q8_0_refuses_nan_infinity_and_scale_overflow(day: &Day) -> Outcome {
     refusals(day.quantize_q8_0, 1e9)
 }
 
@@ -246,7 +246,7 @@ pub fn q4_0_by_hand(day: &Day) -> Outcome {
     equal("0, -8, 8, 7, 0.5, 0.49, -0.5, -0.51, 1.2, -7.5, -7.6, zeros", got, &(1.0, integers))
 }
 
-pub fn q4_0_of_a_positive_largest(day: &Day) -> Outcome {
+pub fn q4_0_handles_a_positive_extreme(day: &Day) -> Outcome {
     let mut integers = vec![6, 15, 0, 10];
     integers.resize(BLOCK, 8);
     // d = -4 / -8 = 0.5. -4 is -8 steps, stored as 0. 3.5 is 7 steps, stored as 15. -1 is -2 steps,
@@ -284,11 +284,11 @@ pub fn q4_0_equals_llamacpp(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn q4_0_refuses_what_is_no_number(day: &Day) -> Outcome {
+pub fn q4_0_refuses_nan_infinity_and_scale_overflow(day: &Day) -> Outcome {
     refusals(day.quantize_q4_0, -1e9)
 }
 
-pub fn back_from_q4_0_by_hand(day: &Day) -> Outcome {
+pub fn dequantize_q4_0_by_hand(day: &Day) -> Outcome {
     // Byte 0 has 0 in its low half and 1 in its high half. Byte 1 has 15 and 8.
     let mut quants = [0x88; 16];
     quants[0] = 0x10;
@@ -299,7 +299,7 @@ pub fn back_from_q4_0_by_hand(day: &Day) -> Outcome {
     same_numbers("scale 0.5; bytes 0x10, 0x8f, and 14 times 0x88", got, &want)
 }
 
-pub fn back_from_q4_0_equals_llamacpp(day: &Day) -> Outcome {
+pub fn dequantized_q4_0_equals_llamacpp(day: &Day) -> Outcome {
     let want = golden("day19", "q4_0.back")?.to_vec2::<f32>()?;
     for (at, ((_, bytes), want)) in llamacpp_blocks("q4_0")?.iter().zip(want).enumerate() {
         let input = format!("stored block {at}, {:?}", shown_q4_0(bytes));
@@ -314,7 +314,7 @@ pub fn back_from_q4_0_equals_llamacpp(day: &Day) -> Outcome {
 /// rounded up. They account for 1/127 of the scale's part, and less than 0.2% of the sum.
 const BOUNDS: f64 = 2e-3;
 
-pub fn error_of_q8_0_by_hand(day: &Day) -> Outcome {
+pub fn largest_q8_0_error_by_hand(day: &Day) -> Outcome {
     let bound = |largest| Ok(f64::from((day.largest_error)(QuantType::Q8_0, largest)));
     // A scale of 1 is exact in f16.
     near("Q8_0, largest 127", bound(127.0), 0.5, BOUNDS)?;
@@ -329,7 +329,7 @@ pub fn error_of_q8_0_by_hand(day: &Day) -> Outcome {
     equal("Q8_0, largest 0", bound(0.0), &0.0)
 }
 
-pub fn error_of_q4_0_by_hand(day: &Day) -> Outcome {
+pub fn largest_q4_0_error_by_hand(day: &Day) -> Outcome {
     let bound = |largest| Ok(f64::from((day.largest_error)(QuantType::Q4_0, largest)));
     // -8 and 8: the step is 1, and 8 is restored as 7.
     near("Q4_0, largest 8", bound(8.0), 1.0, BOUNDS)?;
@@ -342,12 +342,12 @@ pub fn error_of_q4_0_by_hand(day: &Day) -> Outcome {
     equal("Q4_1, largest 1", Ok(got), &f32::INFINITY)
 }
 
-pub fn no_number_is_further_off_q8_0(day: &Day) -> Outcome {
+pub fn q8_0_errors_stay_within_the_bound(day: &Day) -> Outcome {
     let bound = |largest| (day.largest_error)(QuantType::Q8_0, largest);
     bound_holds("Q8_0", day.quantize_q8_0, day.dequantize_q8_0, &bound)
 }
 
-pub fn no_number_is_further_off_q4_0(day: &Day) -> Outcome {
+pub fn q4_0_errors_stay_within_the_bound(day: &Day) -> Outcome {
     let bound = |largest| (day.largest_error)(QuantType::Q4_0, largest);
     bound_holds("Q4_0", day.quantize_q4_0, day.dequantize_q4_0, &bound)
 }
@@ -395,7 +395,7 @@ fn bound_holds(
 
 // ---- given: rows
 
-pub fn every_block_has_its_scale(day: &Day) -> Outcome {
+pub fn every_block_has_its_own_scale(day: &Day) -> Outcome {
     // The second block's numbers are a hundredth of the first's, so a shared scale would turn them
     // into zeros.
     let mut row = vec![0.0; 2 * BLOCK];
@@ -465,7 +465,7 @@ pub fn activations_that_are_refused(day: &Day) -> Outcome {
     refused_calmly("64 activations, one of them infinite", || (day.quantize_activations)(&x))
 }
 
-pub fn dot_of_8_bits_by_hand(day: &Day) -> Outcome {
+pub fn q8_0_dot_product_by_hand(day: &Day) -> Outcome {
     // 1·4 - 2·5 + 3·(-6) = -24, times 0.5 · 0.25.
     let w = bytes_q8_0(0.5, &[1, -2, 3]);
     let x = bytes_q8_0(0.25, &[4, 5, -6, 7]);
@@ -484,7 +484,7 @@ pub fn sums_that_are_large(day: &Day) -> Outcome {
     near("32 times 0 (so -8), and 32 times 127, scales 1", Ok(f64::from(got)), -32_512.0, SUMS)
 }
 
-pub fn dot_of_4_bits_by_hand(day: &Day) -> Outcome {
+pub fn q4_0_dot_product_by_hand(day: &Day) -> Outcome {
     // The low half of byte 0 is 3 (-5), number 0. The high half is 12 (4), number 16. -5 · 10 + 4 ·
     // 2 = -42.
     let mut quants = [0x88; 16];
@@ -543,7 +543,7 @@ fn within(input: &str, got: f32, (want, magnitude): (f64, f64)) -> Outcome {
     near(input, Ok(f64::from(got)), want, 1e-9)
 }
 
-pub fn integers_give_what_numbers_give(day: &Day) -> Outcome {
+pub fn q8_0_dot_equals_the_dequantized_dot_product(day: &Day) -> Outcome {
     let mut random = Random::new(20);
     for _ in 0..200 {
         let x = random_bytes(&mut random, 34);
@@ -555,7 +555,7 @@ pub fn integers_give_what_numbers_give(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn integers_of_4_bits_give_what_numbers_give(day: &Day) -> Outcome {
+pub fn q4_0_dot_equals_the_dequantized_dot_product(day: &Day) -> Outcome {
     let mut random = Random::new(21);
     for _ in 0..200 {
         let x = random_bytes(&mut random, 34);
@@ -639,7 +639,7 @@ pub fn a_linear_layer_by_hand(day: &Day) -> Outcome {
         .likely("if a check of tasks 19.5 to 19.7 fails, fix that first")
 }
 
-pub fn a_linear_layer_at_random(day: &Day) -> Outcome {
+pub fn a_linear_layer_on_random_inputs(day: &Day) -> Outcome {
     let mut random = Random::new(22);
     for (kind, shape, out) in [
         (QuantType::Q8_0, vec![2, 3, 96], 5),
@@ -670,7 +670,7 @@ pub fn a_linear_layer_at_random(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn rows_do_not_see_each_other(day: &Day) -> Outcome {
+pub fn rows_do_not_affect_each_other(day: &Day) -> Outcome {
     let mut random = Random::new(23);
     let w = random_matrix(&mut random, QuantType::Q4_0, 6, 64)?;
     let x = random.tensor(&[4, 64])?;
@@ -683,7 +683,7 @@ pub fn rows_do_not_see_each_other(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn near_the_layer_of_f32(day: &Day) -> Outcome {
+pub fn a_layer_stays_close_to_f32(day: &Day) -> Outcome {
     let file = models_dir()?.join("story-3m/model.safetensors");
     let tensors = candle_core::safetensors::load(file, &Device::Cpu)?;
     let name = "model.layers.2.mlp.gate_proj.weight";
@@ -769,7 +769,7 @@ pub fn bytes_of_a_weight(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn how_much_faster_by_hand(day: &Day) -> Outcome {
+pub fn predicted_speedup_by_hand(day: &Day) -> Outcome {
     let config = tiny()?;
     // f32, after 4 positions: 376 · 4 + 5 · 16 · 4 + 40 = 1864 bytes. Q8_0 has 376 · 1.0625 = 399.5
     // bytes of weights, plus 360. Q4_0 has 211.5, plus 360.
@@ -804,7 +804,7 @@ pub fn perplexity_by_hand(day: &Day) -> Outcome {
     near(input, (day.perplexity)(&log_probs[..2], &[0, 1]), 2.0, SUMS)
 }
 
-pub fn perplexity_of_a_fair_die(day: &Day) -> Outcome {
+pub fn a_fair_die_has_a_perplexity_of_6(day: &Day) -> Outcome {
     // Six equal chances, for any token.
     let row = [1.0 / 6.0; 6];
     let log_probs = logs(&[&row[..]; 20]);
@@ -954,7 +954,7 @@ pub fn a_tenth_less_error(day: &Day) -> Outcome {
     )
 }
 
-pub fn a_closer_block_refuses_the_same(day: &Day) -> Outcome {
+pub fn closer_q4_0_refuses_the_same_inputs(day: &Day) -> Outcome {
     refusals(day.closer_q4_0, -1e9)?;
     let got = (day.closer_q4_0)(&block(&[])).map(|bytes| numbers(QuantType::Q4_0, &bytes));
     let zeros = got.map(|numbers| numbers.iter().all(|number| *number == 0.0));
@@ -963,7 +963,7 @@ pub fn a_closer_block_refuses_the_same(day: &Day) -> Outcome {
 
 // ---- 19.13, 19.14: Q4_1
 
-pub fn back_from_q4_1_by_hand(day: &Day) -> Outcome {
+pub fn dequantize_q4_1_by_hand(day: &Day) -> Outcome {
     let mut bytes = f16::from_f32(0.5).to_le_bytes().to_vec();
     bytes.extend(f16::from_f32(-3.0).to_le_bytes());
     bytes.extend([0x66; 16]);
@@ -975,7 +975,7 @@ pub fn back_from_q4_1_by_hand(day: &Day) -> Outcome {
     same_numbers(input, (day.dequantize_q4_1)(&bytes), &want)
 }
 
-pub fn back_from_q4_1_equals_llamacpp(day: &Day) -> Outcome {
+pub fn dequantized_q4_1_equals_llamacpp(day: &Day) -> Outcome {
     let blocks = golden("day19", "q4_1")?.to_vec2::<u8>()?;
     let want = golden("day19", "q4_1.back")?.to_vec2::<f32>()?;
     for (at, (bytes, want)) in blocks.iter().zip(want).enumerate() {
@@ -1014,7 +1014,7 @@ pub fn dot_of_q4_1(day: &Day) -> Outcome {
 
 // ---- 19.15, 19.16: an 8-bit cache
 
-pub fn lists_of_blocks_by_hand(day: &Day) -> Outcome {
+pub fn append_quantized_by_hand(day: &Day) -> Outcome {
     // Row 0, heads 0 and 1, with one position and then two. Number 0 identifies the position.
     let position = |first: f32| block(&[first, 127.0]).to_vec();
     let tensor = |firsts: &[f32], positions: usize| {
@@ -1033,7 +1033,7 @@ pub fn lists_of_blocks_by_hand(day: &Day) -> Outcome {
     equal("blocks of each list, (2, 1, 3, 64)", Ok(lengths), &vec![6, 6])
 }
 
-pub fn what_the_cache_gives_back(day: &Day) -> Outcome {
+pub fn cached_keys_and_values_are_close_to_the_originals(day: &Day) -> Outcome {
     let mut random = Random::new(28);
     let mut cache = (day.cache)(1);
     let (k, v) = (random.tensor(&[2, 3, 4, 32])?, random.tensor(&[2, 3, 4, 32])?);
@@ -1044,12 +1044,12 @@ pub fn what_the_cache_gives_back(day: &Day) -> Outcome {
     close("keys of 3 and 1 positions, (2, 3, 4, 32)", Ok(all_k), &k, 0.0045)?;
     close("values of 3 and 1 positions, (2, 3, 4, 32)", Ok(all_v), &v, 0.0045)?;
     equal("positions held", Ok(cache.len()), &4)?;
-    the_cache_is_one_of_day_10(day)
+    the_cache_behaves_like_day_10s(day)
 }
 
 /// Checks the supplied part of the cache: truncation affects every layer, and invalid operations
 /// are rejected.
-fn the_cache_is_one_of_day_10(day: &Day) -> Outcome {
+fn the_cache_behaves_like_day_10s(day: &Day) -> Outcome {
     let mut random = Random::new(32);
     let mut cache = (day.cache)(2);
     let (k, v) = (random.tensor(&[3, 2, 4, 64])?, random.tensor(&[3, 2, 4, 64])?);
@@ -1088,7 +1088,7 @@ pub fn keys_that_are_refused(day: &Day) -> Outcome {
     })
 }
 
-pub fn error_of_a_score_by_hand(day: &Day) -> Outcome {
+pub fn largest_score_error_by_hand(day: &Day) -> Outcome {
     // 64 numbers. The first block of k has steps of 1, the second has steps of 2. (3 · 0.5 + 5 · 1)
     // / 8.
     let mut q = vec![0.0; 64];
@@ -1112,7 +1112,7 @@ pub fn error_of_a_score_by_hand(day: &Day) -> Outcome {
     refused_calmly("q and k of 40 numbers", || (day.largest_score_error)(&q[..40], &k[..40]))
 }
 
-pub fn no_score_is_further_off(day: &Day) -> Outcome {
+pub fn score_errors_stay_within_the_bound(day: &Day) -> Outcome {
     let mut random = Random::new(31);
     for _ in 0..200 {
         let q: Vec<f32> = (0..64).map(|_| random.float()).collect();

@@ -738,7 +738,7 @@ pub fn every_token_counts(day: &Day) -> Outcome {
         .likely("each choice counts its own tokens")
 }
 
-pub fn logprobs_come_with_their_token(day: &Day) -> Outcome {
+pub fn each_token_carries_its_top_logprobs(day: &Day) -> Outcome {
     let jobs = clients(&[
         Ask { logprobs: Some(2), ..ask(CAT, 2) },
         Ask { logprobs: Some(0), ..ask(CAT, 2) },
@@ -852,7 +852,7 @@ pub fn waiting_jobs_take_turns(day: &Day) -> Outcome {
     equal(&format!("{input}: choices that the clients receive"), Ok(told), &vec![9, 1])
 }
 
-pub fn a_job_that_cannot_start_fails_alone(day: &Day) -> Outcome {
+pub fn only_the_job_that_cannot_start_fails(day: &Day) -> Outcome {
     let prompts = vec![vec![CAT], vec![5; 65], vec![CAFE]];
     let jobs = clients(&[Ask { prompts, ..ask(CAT, 9) }]);
     let mut script = vec![Do::Accept(0), Do::Feed];
@@ -885,7 +885,7 @@ pub fn a_job_that_cannot_start_fails_alone(day: &Day) -> Outcome {
     equal(&format!("{input}: what the clients receive"), Ok(choices(&jobs)), &want)
 }
 
-pub fn a_cancelled_row_computes_no_more(day: &Day) -> Outcome {
+pub fn a_canceled_row_stops_computing(day: &Day) -> Outcome {
     let jobs = clients(&[ask(CAFE, 20), ask(LONG, 20)]);
     let mut script = vec![Do::Start(0, 0), Do::Start(1, 0), Do::Cancel(1)];
     script.extend((0..10).map(|_| Do::Step));
@@ -919,7 +919,7 @@ pub fn a_cancelled_row_computes_no_more(day: &Day) -> Outcome {
         .likely("drop the token that the last step computes for it")
 }
 
-pub fn a_job_is_cancelled_everywhere(day: &Day) -> Outcome {
+pub fn canceling_a_job_cancels_queued_and_running_rows(day: &Day) -> Outcome {
     let jobs = clients(&[Ask { n: 4, ..ask(LONG, 30) }, ask(CAFE, 20)]);
     let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Feed];
     script.extend([Do::Step, Do::Step, Do::Step, Do::CancelJob(0)]);
@@ -1061,7 +1061,7 @@ pub fn started_jobs_are_finished(day: &Day) -> Outcome {
     .likely("finish the jobs that have started, refuse the others, then return")
 }
 
-pub fn free_places_come_before_the_queue(day: &Day) -> Outcome {
+pub fn jobs_take_free_places_before_they_queue(day: &Day) -> Outcome {
     let jobs = clients(&vec![ask(CAT, 9); 6]);
     run(day, (4, 1), at_once(&jobs, 5))?;
     let input = "six jobs at once, four places, a queue of one";
@@ -1105,7 +1105,7 @@ pub fn an_idle_loop_waits(day: &Day) -> Outcome {
         .likely("with nothing to do, wait in recv and make no turns")
 }
 
-pub fn cancelled_rows_leave_before_it_waits(day: &Day) -> Outcome {
+pub fn canceled_rows_retire_before_the_loop_waits(day: &Day) -> Outcome {
     let jobs = clients(&[Ask { prompts: vec![vec![FAILS], vec![LONG]], ..ask(LONG, 30) }]);
     let late = (ask(CAT, 9), Arc::new(Client::default()));
     let mut visits = at_once(&jobs, 0);
@@ -1123,7 +1123,7 @@ pub fn cancelled_rows_leave_before_it_waits(day: &Day) -> Outcome {
     equal(&format!("{input}: what the second client receives"), Ok(late.1.choices()), &vec![cat(0)])
 }
 
-pub fn the_same_text_at_any_load(day: &Day) -> Outcome {
+pub fn each_request_gets_the_same_text_at_any_load(day: &Day) -> Outcome {
     let mut random = Random::new(20);
     let tokenizer = tokenizer()?;
     for (places, queue) in [(3, 20), (32, 20)] {
@@ -1178,7 +1178,7 @@ pub fn the_same_text_at_any_load(day: &Day) -> Outcome {
 
 // 20.11
 
-pub fn a_free_place_by_hand(day: &Day) -> Outcome {
+pub fn turns_until_a_place_is_free_by_hand(day: &Day) -> Outcome {
     type Question<'a> = (&'a [usize], &'a [usize], usize, usize, &'a str);
     let cases: [Question; 8] = [
         (&[5], &[], 2, 0, "one of two places is free"),
@@ -1213,7 +1213,7 @@ fn turn_by_turn(running: &[usize], queued: &[usize], places: usize) -> usize {
     unreachable!("a row ends in every turn or gets shorter")
 }
 
-pub fn the_same_as_turn_by_turn(day: &Day) -> Outcome {
+pub fn turns_until_place_equals_a_turn_by_turn_simulation(day: &Day) -> Outcome {
     let mut random = Random::new(2011);
     for _ in 0..200 {
         let places = 1 + random.below(5);

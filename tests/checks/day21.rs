@@ -281,7 +281,7 @@ fn run_of(from: usize, len: usize) -> Vec<f32> {
 
 // 21.1
 
-pub fn blocks_are_taken_in_order(day: &Day) -> Outcome {
+pub fn the_longest_free_block_is_allocated_first(day: &Day) -> Outcome {
     use PoolDo::{Allocate, Release};
     let script = [Allocate, Allocate, Release(0), Allocate, Allocate, Allocate];
     let input = "a pool of 4: take two, release block 0, take three";
@@ -290,7 +290,7 @@ pub fn blocks_are_taken_in_order(day: &Day) -> Outcome {
         .likely("the block that has been free the longest is at the front of `free`")
 }
 
-pub fn an_empty_pool_is_an_error(day: &Day) -> Outcome {
+pub fn allocating_from_an_empty_pool_is_an_error(day: &Day) -> Outcome {
     use PoolDo::Allocate;
     refused("a pool of 2: take three blocks", (day.pool)(2, &[Allocate; 3]), &[])
 }
@@ -317,7 +317,7 @@ pub fn the_last_holder_frees_a_block(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn no_block_is_ever_held_twice(day: &Day) -> Outcome {
+pub fn no_block_in_use_is_allocated_again(day: &Day) -> Outcome {
     let mut random = Random::new(211);
     for round in 0..20 {
         let blocks = 1 + random.below(6);
@@ -401,7 +401,7 @@ pub fn only_the_missing_blocks_are_taken(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn too_few_blocks_change_nothing(day: &Day) -> Outcome {
+pub fn a_refused_reservation_changes_nothing(day: &Day) -> Outcome {
     let script = [Do::Reserve(1, 5), Do::Reserve(2, 9), Do::Reserve(2, 8)];
     let seen = (day.run)(setup(4, 4), &script)?;
     let input = "4 blocks of 4 positions; sequence 1 reserves 5, sequence 2 asks for 9";
@@ -415,7 +415,7 @@ pub fn too_few_blocks_change_nothing(day: &Day) -> Outcome {
     equal(&format!("{input}: (refused, free blocks, sequences)"), Ok(now(&seen[2])), &(false, 0, 2))
 }
 
-pub fn keys_and_values_come_back_in_order(day: &Day) -> Outcome {
+pub fn keys_and_values_are_read_back_in_order(day: &Day) -> Outcome {
     let script = [
         Do::Feed(vec![(1, run_of(10, 3)), (2, run_of(20, 6))]),
         Do::Feed(vec![(1, run_of(13, 1)), (2, run_of(26, 1))]),
@@ -577,7 +577,7 @@ fn as_one_piece(day: &Day, input: &str, case: &Case) -> Outcome {
     Ok(())
 }
 
-pub fn any_table_equals_one_piece(day: &Day) -> Outcome {
+pub fn any_block_table_equals_contiguous_keys_and_values(day: &Day) -> Outcome {
     for (seed, heads, block_size, lens) in [
         (1, (1, 1), 4, vec![(5, 1)]),
         (2, (2, 2), 4, vec![(8, 3), (4, 4), (9, 1)]),
@@ -680,7 +680,7 @@ pub fn every_sequence_equals_hf(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn what_does_not_fit_is_refused(day: &Day) -> Outcome {
+pub fn attend_pages_refuses_inconsistent_arguments(day: &Day) -> Outcome {
     let good = || case(31, (4, 2), 4, &[(6, 2), (5, 1)]);
     as_one_piece(day, "blocks of 4, valid arguments", &good()?)?;
     let attend = |case: Case, pages: Pages| (day.attend_pages)(&case.q, &case.view, &pages);
@@ -729,7 +729,7 @@ fn rectangle(
     Ok((step, q, random.tensor(&[rows, 2, new, 8])?, random.tensor(&[rows, 2, new, 8])?))
 }
 
-pub fn rows_of_a_rectangle_are_sequences(day: &Day) -> Outcome {
+pub fn each_row_of_a_rectangular_batch_is_a_sequence(day: &Day) -> Outcome {
     let mut random = Random::new(33);
     let mut cache = (day.new_cache)(1, 30, 4)?;
     let mut dense = BatchCache::new(1, None);
@@ -775,7 +775,7 @@ pub fn rows_of_a_rectangle_are_sequences(day: &Day) -> Outcome {
 
 // 21.7
 
-pub fn a_fork_takes_no_block(day: &Day) -> Outcome {
+pub fn a_fork_allocates_no_blocks(day: &Day) -> Outcome {
     let script =
         [Do::Feed(vec![(1, run_of(10, 6))]), Do::Fork(1, 2), Do::Release(1), Do::Release(2)];
     let seen = (day.run)(setup(4, 4), &script)?;
@@ -820,7 +820,7 @@ pub fn a_fork_replaces_an_old_sequence(day: &Day) -> Outcome {
 
 // 21.8
 
-pub fn forks_that_differ_do_not_meet(day: &Day) -> Outcome {
+pub fn diverging_forks_do_not_overwrite_each_other(day: &Day) -> Outcome {
     let script = [
         Do::Feed(vec![(1, run_of(10, 6))]),
         Do::Fork(1, 2),
@@ -869,7 +869,7 @@ pub fn full_blocks_stay_shared(day: &Day) -> Outcome {
     .likely("no new position goes into a full block, so it needs no copy")
 }
 
-pub fn a_block_of_ones_own_is_not_copied(day: &Day) -> Outcome {
+pub fn an_unshared_block_is_not_copied(day: &Day) -> Outcome {
     let script = [
         Do::Feed(vec![(1, run_of(10, 2))]),
         Do::Feed(vec![(1, run_of(12, 1))]),
@@ -959,7 +959,7 @@ pub fn beams_are_forks(day: &Day) -> Outcome {
 
 // 21.9
 
-pub fn blocks_after_the_end_are_free(day: &Day) -> Outcome {
+pub fn truncating_frees_blocks_past_the_new_end(day: &Day) -> Outcome {
     for (len, free, more) in
         [(10, 1, 0), (9, 1, 0), (8, 2, 1), (5, 2, 0), (4, 3, 1), (1, 3, 0), (0, 4, 1)]
     {

@@ -231,7 +231,7 @@ pub fn only_full_blocks_have_a_hash(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_hash_stands_for_the_whole_text(day: &Day) -> Outcome {
+pub fn a_block_hash_covers_the_whole_prefix(day: &Day) -> Outcome {
     let one = [text(1, 4), text(50, 4), text(9, 2)].concat();
     let longer = [text(1, 4), text(50, 4), text(70, 8)].concat();
     let other = [text(2, 4), text(50, 4)].concat();
@@ -276,7 +276,7 @@ pub fn the_longest_prefix_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_token_is_left_to_compute(day: &Day) -> Outcome {
+pub fn a_lookup_leaves_at_least_one_token_to_compute(day: &Day) -> Outcome {
     for (len, want) in
         [(12, vec![0, 1]), (13, vec![0, 1, 2]), (8, vec![0]), (4, vec![]), (1, vec![])]
     {
@@ -342,7 +342,7 @@ pub fn blocks_in_use_are_shared(day: &Day) -> Outcome {
     )
 }
 
-pub fn free_blocks_leave_the_free_list(day: &Day) -> Outcome {
+pub fn adopted_blocks_leave_the_free_list(day: &Day) -> Outcome {
     let script = [
         Do::Hold(1, text(1, 8), ""),
         Do::Hold(2, text(50, 4), ""),
@@ -408,7 +408,7 @@ pub fn a_known_hash_keeps_its_block(day: &Day) -> Outcome {
         .likely("one block for each hash: the first one stays")
 }
 
-pub fn what_follows_a_collision_is_not_remembered(day: &Day) -> Outcome {
+pub fn blocks_after_a_hash_collision_are_not_remembered(day: &Day) -> Outcome {
     for tokens in [text(200, 4), text(1, 4)] {
         // The first block's entry belongs to another text: to other tokens, or to another salt.
         let forged = tokens == text(200, 4);
@@ -431,7 +431,7 @@ pub fn what_follows_a_collision_is_not_remembered(day: &Day) -> Outcome {
 
 // 22.5
 
-pub fn what_will_be_overwritten_is_forgotten(day: &Day) -> Outcome {
+pub fn blocks_about_to_be_reused_are_forgotten(day: &Day) -> Outcome {
     let script = [
         Do::Run(1, text(1, 8), ""),
         Do::Run(2, text(50, 8), ""),
@@ -463,7 +463,7 @@ pub fn evicting_a_copy_forgets_nothing(day: &Day) -> Outcome {
 
 /// Random texts over two tokens, so that prefixes repeat. Any block that a text starts with must
 /// hold that text's tokens, and must have been filled after the same preceding tokens.
-pub fn no_text_gets_another_ones_blocks(day: &Day) -> Outcome {
+pub fn a_sequence_only_reuses_blocks_that_match_its_prefix(day: &Day) -> Outcome {
     let mut random = Random::new(225);
     for round in 0..20 {
         let blocks = 6 + random.below(6);
@@ -571,7 +571,7 @@ pub fn a_shared_prompt_is_computed_once(day: &Day) -> Outcome {
         .likely("remember the blocks after the step that fills them, and start with the known ones")
 }
 
-pub fn in_few_blocks_every_text_is_its_own(day: &Day) -> Outcome {
+pub fn sequences_in_a_small_pool_equal_their_solo_runs(day: &Day) -> Outcome {
     let (model, tokenizer) = (model("story-230k")?, tokenizer()?);
     let mut random = Random::new(226);
     for blocks in [8, 6, 5, 4] {
@@ -593,7 +593,7 @@ pub fn in_few_blocks_every_text_is_its_own(day: &Day) -> Outcome {
 
 // 22.7
 
-pub fn the_longest_prefix_runs_first(day: &Day) -> Outcome {
+pub fn the_longest_cached_prefix_runs_first(day: &Day) -> Outcome {
     let known = [text(1, 16), text(50, 8)];
     let waiting = [
         (text(90, 12), ""),

@@ -228,7 +228,7 @@ fn ids(seen: &Seen) -> (Vec<usize>, Vec<usize>) {
 
 // 23.1
 
-pub fn what_can_never_finish_is_refused(day: &Day) -> Outcome {
+pub fn a_request_that_can_never_finish_is_refused(day: &Day) -> Outcome {
     let one =
         |len, most| planned(day, 5, (8, 8), vec![submit(0, len, most)]).map(|seen| ids(&seen[0]));
     let input = "5 blocks of 4";
@@ -243,7 +243,7 @@ pub fn what_can_never_finish_is_refused(day: &Day) -> Outcome {
     refused(&format!("{input}, a prompt of 3, 0 new"), one(3, 0), &["max_new_tokens"])
 }
 
-pub fn the_queue_keeps_its_order(day: &Day) -> Outcome {
+pub fn requests_wait_in_submission_order(day: &Day) -> Outcome {
     let script = vec![submit(4, 3, 2), submit(2, 9, 2), submit(7, 1, 2)];
     let seen = planned(day, 5, (8, 8), script)?;
     equal(
@@ -255,7 +255,7 @@ pub fn the_queue_keeps_its_order(day: &Day) -> Outcome {
 
 // 23.2
 
-pub fn the_youngest_goes_to_the_front(day: &Day) -> Outcome {
+pub fn preemption_moves_the_youngest_request_to_the_queue_front(day: &Day) -> Outcome {
     let script = vec![
         Do::Run(Ask::new(0, 6, 5), 6, Some(77)),
         Do::Run(Ask::new(1, 3, 5), 3, Some(77)),
@@ -307,7 +307,7 @@ pub fn the_oldest_come_first(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_long_prompt_goes_on_where_it_was(day: &Day) -> Outcome {
+pub fn a_long_prompt_resumes_where_it_stopped(day: &Day) -> Outcome {
     let ask = Ask::new(0, 20, 5);
     let script = vec![Do::Run(ask, 6, None), Do::PlanRunning(9), Do::PlanRunning(9)];
     let script = [script, vec![Do::Grow(77), Do::PlanRunning(9)]].concat();
@@ -319,7 +319,7 @@ pub fn a_long_prompt_goes_on_where_it_was(day: &Day) -> Outcome {
         .likely("a sequence still needs its tokens minus those in the cache")
 }
 
-pub fn blocks_are_taken_from_the_youngest(day: &Day) -> Outcome {
+pub fn the_youngest_sequence_is_preempted_first(day: &Day) -> Outcome {
     // Prompts that exactly fill their blocks, so that the next token of each needs a new block.
     for (blocks, lens, want, left, waits) in [
         (6, vec![4, 4, 4], vec![(0, 4, 1), (1, 4, 1), (2, 4, 1)], vec![0, 1, 2], vec![]),
@@ -364,7 +364,7 @@ pub fn prompts_start_within_the_budget(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn prompts_start_while_blocks_are_left(day: &Day) -> Outcome {
+pub fn prompts_start_while_free_blocks_remain(day: &Day) -> Outcome {
     for (blocks, want, rest) in [
         (8, vec![(0, 0, 6), (1, 0, 9), (2, 0, 2)], (2, vec![])),
         (5, vec![(0, 0, 6), (1, 0, 9)], (0, vec![2])),
@@ -443,7 +443,7 @@ pub fn a_known_prefix_is_not_scheduled(day: &Day) -> Outcome {
         .likely("a request that can't start holds nothing, not even its known prefix")
 }
 
-pub fn what_was_preempted_is_recomputed(day: &Day) -> Outcome {
+pub fn a_preempted_request_is_recomputed(day: &Day) -> Outcome {
     let script = [running(&[3]), vec![Do::Preempt, Do::PlanWaiting(9)]].concat();
     let seen = planned(day, 9, (9, 8), script)?;
     let input = "a prompt of 3 runs, gets a token, is preempted and planned again: the plan";
@@ -533,7 +533,7 @@ pub fn full_blocks_are_remembered(day: &Day) -> Outcome {
         .likely("the full blocks of a piece are known at once, not only those of a whole prompt")
 }
 
-pub fn a_piece_leads_to_no_token(day: &Day) -> Outcome {
+pub fn an_incomplete_prefill_yields_no_token(day: &Day) -> Outcome {
     let script = vec![
         submit(0, 9, 2),
         submit(1, 2, 1),
@@ -700,7 +700,7 @@ pub fn sampled_it_equals_alone(day: &Day) -> Outcome {
 
 // 23.7
 
-pub fn cancelled_blocks_are_free_at_once(day: &Day) -> Outcome {
+pub fn canceling_a_request_frees_its_blocks_at_once(day: &Day) -> Outcome {
     let script = [
         running(&[5, 9, 3]),
         vec![submit(3, 4, 4), Do::Cancel(1), Do::Cancel(3), Do::Cancel(8), Do::Schedule],

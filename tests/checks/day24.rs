@@ -274,7 +274,7 @@ fn fed(
     Ok(all)
 }
 
-pub fn each_node_as_if_its_path_were_the_text(day: &Day) -> Outcome {
+pub fn each_node_gets_the_same_logits_as_its_path_alone(day: &Day) -> Outcome {
     let mut random = Random::new(24);
     for case in 0..30 {
         let text: Vec<u32> = (0..case % 5).map(|_| 1 + random.below(VOCAB - 1) as u32).collect();
@@ -353,7 +353,7 @@ fn append(cache: &mut dyn Keeping, positions: &[u32]) -> Result<()> {
     Ok(())
 }
 
-pub fn the_path_stays_and_nothing_else(day: &Day) -> Outcome {
+pub fn keep_retains_the_path_and_drops_the_other_nodes(day: &Day) -> Outcome {
     let mut cache = (day.cache)(LAYERS);
     append(&mut *cache, &[10, 11])?;
     append(&mut *cache, &[20, 21, 22, 23, 24])?;
@@ -587,7 +587,7 @@ impl TreeDrafter for Looking<'_> {
     }
 }
 
-pub fn the_state_of_the_last_accepted_token(day: &Day) -> Outcome {
+pub fn the_drafter_gets_the_state_of_the_last_accepted_node(day: &Day) -> Outcome {
     let tokenizer = Tokenizer::empty();
     let (model, seen) = (Showing(witness(64, 200)), RefCell::default());
     let guessing = Guessing { random: Random::new(9), script: mix };
@@ -647,7 +647,7 @@ fn ending(seen: &[(u32, u32)]) -> Vec<f32> {
     one_hot(if at < 9 { 1 + at as u32 } else { 0 }, VOCAB)
 }
 
-pub fn the_text_ends_inside_a_block(day: &Day) -> Outcome {
+pub fn a_text_can_end_inside_a_block(day: &Day) -> Outcome {
     let tokenizer = Tokenizer::empty();
     for (new, want, finish) in [
         (40, vec![3, 4, 5, 6, 7, 8, 9, 0], FinishReason::Eos),
@@ -763,7 +763,7 @@ fn one_block(
     Ok((tokens, asked.take()))
 }
 
-pub fn each_node_is_processed_in_its_own_context(day: &Day) -> Outcome {
+pub fn processors_see_the_text_up_to_each_node(day: &Day) -> Outcome {
     let what = "after 0, 1 the tree 1 → (2, 3 → (1, 0)); the target prefers 3, then 1, then 3";
     let (tokens, asked) = one_block(day, &[], None)?;
     equal(&format!("{what}: the tokens"), Ok(ids(&tokens)), &vec![3, 1, 3])?;
@@ -820,7 +820,7 @@ fn nodes(what: &str, got: Result<DraftTree>, root: u32, want: &[(usize, u32)]) -
     equal(&format!("{what}: all mass is on the token"), Ok(got.probs), &want.probs)
 }
 
-pub fn every_earlier_place_is_a_branch(day: &Day) -> Outcome {
+pub fn every_earlier_match_becomes_a_branch(day: &Day) -> Outcome {
     let mut one = (day.ngram)(1, VOCAB);
     let text = [7, 1, 2, 7, 1, 3, 7, 4, 5, 7];
     let what = "7 1 2 7 1 3 7 4 5 7, after the last token";
@@ -854,7 +854,7 @@ pub fn every_earlier_place_is_a_branch(day: &Day) -> Outcome {
     nodes("one token, the last two looked up", drafted(&mut *two, &[4], &[2]), 4, &[])
 }
 
-pub fn a_story_by_n_grams(day: &Day) -> Outcome {
+pub fn n_gram_trees_give_the_same_story(day: &Day) -> Outcome {
     let (model, tokenizer) = (model("story-230k")?, tokenizer()?);
     let prompt = tokenizer.encode("Lily and her dog")?;
     let want = plain(&*model, &tokenizer, &prompt, 24)?;
@@ -981,7 +981,7 @@ const DRAWS: usize = 50_000;
 /// or less often. The draws are seeded, so a right answer that passes once always passes.
 const ONE_IN_A_MILLION: f64 = 56.5;
 
-pub fn two_tokens_follow_the_target(day: &Day) -> Outcome {
+pub fn two_sampled_tokens_follow_the_target_distribution(day: &Day) -> Outcome {
     let q = [0.1, 0.5, 0.15, 0.25];
     for (way, named) in WAYS.iter().enumerate() {
         for (first, second) in [(1, 1), (3, 2), (2, 3)] {
@@ -1147,7 +1147,7 @@ pub fn typical_acceptance_by_hand(day: &Day) -> Outcome {
         .likely("a token is typical above the threshold, not at it")
 }
 
-pub fn typical_acceptance_in_a_decoder(day: &Day) -> Outcome {
+pub fn the_decoder_applies_typical_acceptance(day: &Day) -> Outcome {
     let (tokenizer, model) = (Tokenizer::empty(), Witness::new(4, 64, 40, table));
     let request = Request { eos_token_ids: vec![], ..request(&model, &[0, 1], 9) };
     let drafter = Box::new(Always(tree(1, &[(0, 2), (1, 0)])));
@@ -1261,7 +1261,7 @@ pub fn a_small_models_processors_see_each_nodes_text(day: &Day) -> Outcome {
     .likely("each node has its own path after the text; its depth is subtracted from `remaining`")
 }
 
-pub fn at_a_dead_end_a_branch_ends(day: &Day) -> Outcome {
+pub fn a_branch_ends_at_a_dead_end(day: &Day) -> Outcome {
     let model = witness(64, 40);
     let (text, shape) = ([5, 3, 8], [2, 1, 1]);
     let mut drafter = (day.small)(&model, vec![], true, VOCAB);
@@ -1280,7 +1280,7 @@ pub fn at_a_dead_end_a_branch_ends(day: &Day) -> Outcome {
         .likely("that branch ends, and the other goes on")
 }
 
-pub fn at_its_contexts_end_the_tree_is_cut(day: &Day) -> Outcome {
+pub fn a_tree_is_cut_at_the_small_models_context(day: &Day) -> Outcome {
     for (len, depth) in [(4, 4), (6, 3), (7, 2), (8, 1), (9, 0)] {
         let model = witness(8, 40);
         let mut drafter = (day.small)(&model, vec![], true, VOCAB);

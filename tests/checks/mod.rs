@@ -131,7 +131,7 @@ pub trait Likely {
     fn likely_if_not_finite(self, cause: &str) -> Self;
 
     /// Adds the cause to any failure, including errors and panics.
-    fn likely_even_of_an_error(self, cause: &str) -> Self;
+    fn likely_for_any_failure(self, cause: &str) -> Self;
 }
 
 impl Likely for Outcome {
@@ -152,7 +152,7 @@ impl Likely for Outcome {
         }
     }
 
-    fn likely_even_of_an_error(self, cause: &str) -> Self {
+    fn likely_for_any_failure(self, cause: &str) -> Self {
         self.map_err(|mut failure| {
             failure.likely.get_or_insert_with(|| cause.to_string());
             failure
@@ -239,13 +239,13 @@ macro_rules! tests {
 
         #[cfg(mistakes)]
         #[test]
-        fn teeth_a_stub_is_not_written_yet() -> Result<(), checks::Finding> {
+        fn teeth_every_check_reports_a_stub_as_not_written_yet() -> Result<(), checks::Finding> {
             checks::teeth::stub($number, CHECKS, &stub())
         }
 
         #[cfg(mistakes)]
         #[test]
-        fn teeth_other_right_ways_pass() -> Result<(), checks::Finding> {
+        fn teeth_correct_variants_pass() -> Result<(), checks::Finding> {
             checks::teeth::variants($number, CHECKS, &variants())
         }
     };

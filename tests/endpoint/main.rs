@@ -36,7 +36,7 @@ fn body(owner: &'static str, flags: &[&str]) -> Value {
 }
 
 #[test]
-fn the_text_streams_behind_its_prompt() {
+fn the_streamed_text_follows_its_prompt() {
     let server = OpenAiServer::start(Manner::Well("vllm"));
     let (out, errors, code) = run(&server, &["-p", "There was", "--stats"]);
     assert_eq!((out.as_str(), code), ("There was a dog.\n", 0), "{errors}");
@@ -45,7 +45,7 @@ fn the_text_streams_behind_its_prompt() {
 }
 
 #[test]
-fn greedy_is_said_and_not_left_to_the_server() {
+fn greedy_is_requested_explicitly_with_temperature_0() {
     let sent = body("other", &[]);
     let want = json!({
         "model": "small", "prompt": "Once", "max_tokens": 128, "temperature": 0.0,
@@ -92,7 +92,7 @@ fn flags_are_sent_under_the_protocols_names() {
 /// Servers fill in missing fields differently, so those that this server would fill in are sent
 /// explicitly.
 #[test]
-fn vllm_is_told_what_its_generation_config_would_fill_in() {
+fn fields_the_server_would_fill_in_are_sent_explicitly() {
     let sent = body("vllm", &["--temperature", "1"]);
     assert_eq!((&sent["top_k"], &sent["min_p"]), (&json!(-1), &json!(0.0)));
     assert_eq!(sent["repetition_penalty"], 1.0);
@@ -104,7 +104,7 @@ fn vllm_is_told_what_its_generation_config_would_fill_in() {
 }
 
 #[test]
-fn extra_fields_have_vllms_names() {
+fn extra_fields_are_sent_under_vllms_names() {
     let flags = ["--top-k", "5", "--min-p", "0.1", "--repetition-penalty", "1.1"];
     let sent = body("vllm", &[&flags[..], &["--allow-regex", "a+"]].concat());
     assert_eq!((&sent["top_k"], &sent["min_p"]), (&json!(5), &json!(0.1)));
@@ -117,7 +117,7 @@ fn extra_fields_have_vllms_names() {
 }
 
 #[test]
-fn what_llama_cpp_lacks_is_refused_by_name() {
+fn flags_that_llama_cpp_lacks_are_refused_by_name() {
     let server = OpenAiServer::start(Manner::Well("llamacpp"));
     for flags in [["--repetition-penalty", "1.1"], ["--allow-regex", "a+"]] {
         let (_, errors, code) = run(&server, &[&["-p", "Once"], &flags[..]].concat());
@@ -128,7 +128,7 @@ fn what_llama_cpp_lacks_is_refused_by_name() {
 }
 
 #[test]
-fn what_no_protocol_has_is_refused_by_name() {
+fn flags_that_no_protocol_supports_are_refused_by_name() {
     let server = OpenAiServer::start(Manner::Well("vllm"));
     for flags in [
         &["--dtype", "bf16"][..],
@@ -151,7 +151,7 @@ fn what_no_protocol_has_is_refused_by_name() {
 }
 
 #[test]
-fn ids_and_log_probabilities_are_read_where_they_are_told() {
+fn ids_and_log_probabilities_are_read_if_the_server_sends_them() {
     let server = OpenAiServer::start(Manner::WithTokens);
     let (out, errors, code) = run(&server, &["-p", "There was", "--format", "json"]);
     assert_eq!(code, 0, "{errors}");
@@ -163,7 +163,7 @@ fn ids_and_log_probabilities_are_read_where_they_are_told() {
 }
 
 #[test]
-fn ids_are_a_prompt_too() {
+fn prompt_ids_are_sent_as_the_prompt() {
     let server = OpenAiServer::start(Manner::Well("vllm"));
     let (out, _, code) = run(&server, &["--prompt-ids", "5,9,77"]);
     assert_eq!((out.as_str(), code), (" a dog.\n", 0));
@@ -210,7 +210,7 @@ fn the_key_comes_from_the_flag_or_the_environment() {
 }
 
 #[test]
-fn a_name_is_needed_where_there_are_several() {
+fn a_server_with_several_models_requires_a_model_name() {
     let server = OpenAiServer::start(Manner::TwoModels);
     let (_, errors, code) = run(&server, &["-p", "Once"]);
     assert_eq!(code, 2);
@@ -226,7 +226,7 @@ fn a_name_is_needed_where_there_are_several() {
 }
 
 #[test]
-fn a_server_without_a_list_is_asked_by_name() {
+fn a_server_without_a_model_list_requires_a_model_name() {
     let server = OpenAiServer::start(Manner::NoList);
     let (_, errors, code) = run(&server, &["-p", "Once"]);
     assert_eq!(code, 2, "{errors}");
@@ -234,7 +234,7 @@ fn a_server_without_a_list_is_asked_by_name() {
 }
 
 #[test]
-fn an_address_with_v1_is_the_same() {
+fn an_endpoint_address_may_end_in_v1() {
     let mut server = OpenAiServer::start(Manner::Well("vllm"));
     server.address += "/v1/";
     assert_eq!(run(&server, &["-p", "Once"]).2, 0);
@@ -242,7 +242,7 @@ fn an_address_with_v1_is_the_same() {
 }
 
 #[test]
-fn what_was_said_before_a_stream_broke_stays() {
+fn text_received_before_a_stream_breaks_is_kept() {
     for (manner, words) in [
         (Manner::Breaks, "the stream was cut off after 1 event"),
         (Manner::EndsEarly, "the stream ended early, after "),
@@ -257,7 +257,7 @@ fn what_was_said_before_a_stream_broke_stays() {
 
 #[test]
 #[cfg(unix)]
-fn control_c_stops_waiting_for_a_silent_server() {
+fn control_c_interrupts_a_wait_for_a_silent_server() {
     for (flags, words, code) in [(&["-p", "Once"][..], "", 130), (&["--chat"], "[stopped]\n", 0)] {
         let server = OpenAiServer::start(Manner::Silent);
         let mut command = Command::new(env!("CARGO_BIN_EXE_candecode"));
@@ -279,7 +279,7 @@ fn control_c_stops_waiting_for_a_silent_server() {
 }
 
 #[test]
-fn a_refusal_is_shown_in_the_servers_words() {
+fn a_refusal_quotes_the_servers_message() {
     for (manner, words) in [
         (
             Manner::Status(400, "", r#"{"error":{"message":"max_tokens is too large"}}"#),
@@ -304,7 +304,7 @@ fn a_refusal_is_shown_in_the_servers_words() {
 }
 
 #[test]
-fn a_chat_goes_on_after_a_refusal() {
+fn a_chat_continues_after_the_server_refuses_a_request() {
     let manner = Manner::Status(400, "", r#"{"error":{"message":"too long"}}"#);
     let server = OpenAiServer::start(manner);
     let (_, errors, code) = talk(&server, &["--chat"], "Hello\nAgain\n");
@@ -314,7 +314,7 @@ fn a_chat_goes_on_after_a_refusal() {
 /// `ulimit -v` limits the address space, in KiB, so a client that buffers everything fails.
 #[test]
 #[cfg(unix)]
-fn an_endless_stream_is_ended() {
+fn an_endless_stream_is_cut_off() {
     let text =
         r#"data: {"choices":[{"index":0,"text":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}]}"#;
     let streams = [
@@ -348,7 +348,7 @@ fn an_endless_stream_is_ended() {
 /// Model names and error messages from a server are escaped, so that they can't send control
 /// sequences to the terminal, and long ones are cut.
 #[test]
-fn a_servers_words_are_escaped_and_cut() {
+fn text_from_a_server_is_escaped_and_truncated() {
     let long: &'static str =
         format!(r#"{{"error":{{"message":"{}"}}}}"#, "long ".repeat(100_000)).leak();
     let evil = r#"{"error":{"message":"a\u001b]0;title\u0007b\u009b2J\u202ec"}}"#;
@@ -377,7 +377,7 @@ fn a_servers_words_are_escaped_and_cut() {
 }
 
 #[test]
-fn a_key_that_no_header_can_have_is_blamed_itself() {
+fn an_api_key_not_allowed_in_a_header_is_refused() {
     let server = OpenAiServer::start(Manner::Key);
     for key in ["a\r\nX: y", "a\n", "é", "a b", "a\tb", "\u{7f}"] {
         let (_, said, code) = run(&server, &["-p", "Once", "--api-key", key]);

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 #[test]
-fn a_second_process_waits_and_fetches_nothing_again() {
+fn a_second_process_waits_and_does_not_fetch_again() {
     let hub = Hub::serve(story(), Large::Here).fault("GET", WEIGHTS, 1, Fault::Hold(100_000));
     let home = Home::new("two");
     let start = || {
@@ -53,7 +53,7 @@ fn truncate(file: &Path, len: u64) {
 }
 
 #[test]
-fn a_half_written_cache_is_mended() {
+fn a_half_written_cache_is_repaired() {
     let cut = ["some/name is not whole in the cache", "model.safetensors is missing or cut short"];
     mended("cut", |home| truncate(&home.file(WEIGHTS), 100_000), &cut, &[WEIGHTS]);
     mended("cut-header", |home| truncate(&home.file(WEIGHTS), 4), &cut, &[WEIGHTS]);
@@ -75,7 +75,7 @@ fn a_half_written_cache_is_mended() {
 }
 
 #[test]
-fn a_file_of_other_bytes_whose_link_is_lost_is_not_taken() {
+fn a_corrupted_blob_whose_link_is_lost_is_fetched_again() {
     let harm = |home: &Home| {
         let blob = std::fs::canonicalize(home.file(WEIGHTS)).unwrap();
         let mut bytes = weights();
@@ -87,7 +87,7 @@ fn a_file_of_other_bytes_whose_link_is_lost_is_not_taken() {
 }
 
 #[test]
-fn a_part_that_is_too_long_is_thrown_away() {
+fn an_oversized_partial_download_is_discarded() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("long-part"));
     let part = home.repo().join("blobs").join("git-config.part");
     std::fs::create_dir_all(part.parent().unwrap()).unwrap();
@@ -99,7 +99,7 @@ fn a_part_that_is_too_long_is_thrown_away() {
 }
 
 #[test]
-fn a_model_in_shards_is_fetched_shard_by_shard() {
+fn a_sharded_model_is_fetched_shard_by_shard() {
     let (served, home) = (Home::new("shards-served"), Home::new("shards"));
     sharded(&served, 3);
     let hub = Hub::serve(&served.0, Large::Elsewhere);
@@ -115,7 +115,7 @@ fn a_model_in_shards_is_fetched_shard_by_shard() {
 /// A cache filled by another program may lack files that affect the text. They are fetched if there
 /// is a network.
 #[test]
-fn what_another_program_left_out_is_asked_for() {
+fn files_that_another_program_did_not_cache_are_fetched() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("others"));
     let want = text(&run(REPO, &home, &hub));
     std::fs::remove_file(home.file("generation_config.json")).unwrap();
@@ -135,7 +135,7 @@ fn what_another_program_left_out_is_asked_for() {
 
 /// If only optional files are missing, the model loads, whatever keeps them away.
 #[test]
-fn optional_files_that_cannot_be_fetched_are_done_without() {
+fn a_model_loads_without_unavailable_optional_files() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("optional"));
     let want = text(&run(REPO, &home, &hub));
     std::fs::remove_file(home.file("generation_config.json")).unwrap();
@@ -161,7 +161,7 @@ fn optional_files_that_cannot_be_fetched_are_done_without() {
 }
 
 #[test]
-fn the_cache_may_be_elsewhere() {
+fn environment_variables_move_the_cache() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("elsewhere-cache"));
     let mut fetch = command(REPO, &home, &hub, &["--where"]);
     let there = home.0.join("another");
@@ -180,7 +180,7 @@ fn the_cache_may_be_elsewhere() {
 }
 
 #[test]
-fn what_is_there_is_listed_with_sizes() {
+fn cached_models_are_listed_with_their_sizes() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("list"));
     let list = || text(&command(REPO, &home, &hub, &["--models"]).output().unwrap());
     let before = list();
@@ -206,7 +206,7 @@ fn what_is_there_is_listed_with_sizes() {
 }
 
 #[test]
-fn offline_is_a_flag_or_a_variable() {
+fn a_flag_or_an_environment_variable_enables_offline_mode() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("offline"));
     let says =
         ["some/name is not in the cache", "fetch it once without", "story-3m needs no network"];

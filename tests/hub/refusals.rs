@@ -44,7 +44,7 @@ fn a_refusal_says_how_to_get_a_token_and_where_to_put_it() {
 }
 
 #[test]
-fn a_token_that_is_not_taken_is_said() {
+fn a_token_refused_by_the_hub_is_reported() {
     let says = ["the hub refuses your token (401)", "accept its terms on", "make a token on"];
     first("token", Fault::Status(401, "x: y"), Some("hf_secret"), &says);
     let says = ["the hub refuses your token (403)"];
@@ -52,7 +52,7 @@ fn a_token_that_is_not_taken_is_said() {
 }
 
 #[test]
-fn a_token_of_the_login_is_used_once_the_hub_refuses() {
+fn the_login_token_is_sent_only_after_the_hub_refuses() {
     let refused = Fault::Status(401, "x-error-code: GatedRepo");
     let hub = Hub::serve(story(), Large::Here).fault("PROBE", "config.json", 1, refused);
     let home = Home::new("login-token");
@@ -78,7 +78,7 @@ fn a_token_of_the_login_is_used_once_the_hub_refuses() {
 }
 
 #[test]
-fn what_the_hub_does_not_have_is_named() {
+fn a_repository_missing_from_the_hub_is_named() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("other"));
     let says = ["other/name: could not fetch config.json: the hub has no such file there, or no \
         such repository"];
@@ -86,7 +86,7 @@ fn what_the_hub_does_not_have_is_named() {
 }
 
 #[test]
-fn short_names_stand_for_repositories() {
+fn short_names_resolve_to_repositories() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("short"));
     for (short, repo) in [
         ("gpt2", "openai-community/gpt2"),
@@ -148,7 +148,7 @@ fn a_repository_without_a_needed_file_is_refused() {
 }
 
 #[test]
-fn nobody_there_names_the_way_on() {
+fn an_unreachable_hub_error_suggests_an_offline_model() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("nobody"));
     hub.close();
     let says =
@@ -157,7 +157,7 @@ fn nobody_there_names_the_way_on() {
 }
 
 #[test]
-fn what_is_no_hub_is_told_apart() {
+fn a_server_that_is_not_a_hub_is_reported() {
     let says =
         ["what answers at http://127.0.0.1", "is no hub", "is there no login page in between?"];
     first("login", Fault::Login, None, &says);
@@ -178,7 +178,7 @@ fn what_is_no_hub_is_told_apart() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_written_is_said() {
+fn an_unwritable_cache_is_reported() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("in-the-way"));
     std::fs::write(&home.0, "a file in the way").unwrap();
     failed(&fetch(&home, &hub), &["could not be written to", "Set HF_HOME"]);
@@ -191,7 +191,7 @@ fn a_cache_that_cannot_be_written_is_said() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_said() {
+fn a_full_disk_is_reported() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("full"));
     let part = home.repo().join("blobs").join("git-tokenizer.part");
     std::fs::create_dir_all(part.parent().unwrap()).unwrap();
@@ -207,7 +207,7 @@ fn a_full_disk_is_said() {
 }
 
 #[test]
-fn a_proxy_is_asked_in_place_of_the_hub() {
+fn a_configured_proxy_is_used_to_reach_the_hub() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("proxy"));
     for variable in ["HTTP_PROXY", "https_proxy", "ALL_PROXY"] {
         let _ = std::fs::remove_dir_all(&home.0);

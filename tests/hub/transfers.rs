@@ -29,7 +29,7 @@ fn a_model_is_fetched_and_then_needs_no_network() {
 }
 
 #[test]
-fn only_what_a_model_needs_is_fetched() {
+fn only_files_a_model_needs_are_fetched() {
     // The model's folder, plus files that a repository may also contain.
     let (dir, home) = (Home::new("more-served"), Home::new("more"));
     std::fs::create_dir_all(&dir.0).unwrap();
@@ -58,7 +58,7 @@ fn only_what_a_model_needs_is_fetched() {
 }
 
 #[test]
-fn the_bytes_of_a_large_file_that_lies_elsewhere_are_fetched_without_the_token() {
+fn a_large_file_on_another_host_is_fetched_without_the_token() {
     let refused = Fault::Status(401, "x-error-code: GatedRepo");
     let hub = Hub::serve(story(), Large::Elsewhere).fault("PROBE", "config.json", 1, refused);
     let home = Home::new("elsewhere");
@@ -80,13 +80,13 @@ fn the_bytes_of_a_large_file_that_lies_elsewhere_are_fetched_without_the_token()
 }
 
 #[test]
-fn a_repository_that_was_renamed_is_found() {
+fn a_renamed_repository_is_found() {
     let (hub, home) = (Hub::serve(story(), Large::Elsewhere), Home::new("renamed"));
     assert_eq!(text(&run("old/name", &home, &hub)), local(&home, &hub));
 }
 
 #[test]
-fn a_connection_that_breaks_is_taken_up_where_it_broke() {
+fn a_broken_download_resumes_where_it_stopped() {
     let hub = Hub::serve(story(), Large::Here)
         .fault("GET", WEIGHTS, 1, Fault::Cut(100_000))
         .fault("GET", WEIGHTS, 1, Fault::Cut(0))
@@ -97,7 +97,7 @@ fn a_connection_that_breaks_is_taken_up_where_it_broke() {
 }
 
 #[test]
-fn a_download_that_was_given_up_is_taken_up_by_the_next_run() {
+fn the_next_run_resumes_an_abandoned_download() {
     let hub = Hub::serve(story(), Large::Here).fault("GET", WEIGHTS, 1, Fault::Cut(100_000)).fault(
         "GET",
         WEIGHTS,
@@ -120,7 +120,7 @@ fn a_download_that_was_given_up_is_taken_up_by_the_next_run() {
 }
 
 #[test]
-fn a_program_that_is_killed_leaves_nothing_half_written() {
+fn a_killed_download_leaves_no_half_written_weights() {
     let hub = Hub::serve(story(), Large::Here).fault(
         "GET",
         WEIGHTS,
@@ -142,7 +142,7 @@ fn a_program_that_is_killed_leaves_nothing_half_written() {
 }
 
 #[test]
-fn a_server_without_ranges_begins_anew() {
+fn a_download_restarts_if_the_server_lacks_range_support() {
     let hub = Hub::serve(story(), Large::Here).fault("GET", WEIGHTS, 1, Fault::Cut(100_000)).fault(
         "GET",
         WEIGHTS,
@@ -156,7 +156,7 @@ fn a_server_without_ranges_begins_anew() {
 /// Only a broken connection leads to another request: a thread of hf-hub that waits for a silent
 /// server keeps the file's lock.
 #[test]
-fn a_slow_server_is_waited_for_and_one_that_stalls_is_given_up() {
+fn a_slow_server_is_tolerated_and_a_stalled_one_times_out() {
     let hub = Hub::serve(story(), Large::Here)
         .fault("GET", WEIGHTS, 1, Fault::Stall(100_000, Duration::from_secs(60)))
         .fault("GET", WEIGHTS, 1, Fault::Drip);
@@ -173,7 +173,7 @@ fn a_slow_server_is_waited_for_and_one_that_stalls_is_given_up() {
 }
 
 #[test]
-fn a_server_that_is_busy_or_in_trouble_is_asked_again() {
+fn a_busy_or_failing_server_is_retried() {
     let hub = Hub::serve(story(), Large::Here)
         .fault("PROBE", "config.json", 2, Fault::Status(429, "retry-after: 0"))
         .fault("GET", "tokenizer.json", 1, Fault::Status(500, "x: y"))
@@ -184,7 +184,7 @@ fn a_server_that_is_busy_or_in_trouble_is_asked_again() {
 }
 
 #[test]
-fn a_server_that_stays_busy_is_given_up() {
+fn fetching_gives_up_on_a_server_that_stays_busy() {
     let busy = Fault::Status(429, "retry-after: 0");
     let hub = Hub::serve(story(), Large::Here).fault("PROBE", "config.json", 9, busy);
     let home = Home::new("stays-busy");
@@ -197,7 +197,7 @@ fn a_server_that_stays_busy_is_given_up() {
 }
 
 #[test]
-fn a_file_that_comes_damaged_is_fetched_again_once() {
+fn a_damaged_download_is_retried_once() {
     for (fault, says) in
         [(Fault::OtherBytes, "its sha256 is"), (Fault::OtherLength, "bytes long, and should be")]
     {
@@ -230,7 +230,7 @@ fn a_file_that_comes_damaged_is_fetched_again_once() {
 /// hf-hub asks for a file's first byte, which an empty file doesn't have (`metadata`, api/sync.rs,
 /// line 480).
 #[test]
-fn an_empty_file_counts_as_none() {
+fn an_empty_file_counts_as_missing() {
     let (served, home) = (Home::new("empty-served"), Home::new("empty"));
     std::fs::create_dir_all(&served.0).unwrap();
     for file in std::fs::read_dir(story()).unwrap() {

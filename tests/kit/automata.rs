@@ -12,7 +12,7 @@ fn regex(pattern: &str) -> SamplingParams {
 }
 
 #[test]
-fn an_automaton_of_another_thread_serves_here() {
+fn an_automaton_compiled_on_another_thread_works_here() {
     let memo = AutomataMemo::default();
     let params = regex("yes|no");
     let automata = thread::scope(|scope| scope.spawn(|| memo.get(&params)).join().unwrap());
@@ -29,7 +29,7 @@ fn an_automaton_of_another_thread_serves_here() {
 }
 
 #[test]
-fn what_was_accepted_and_what_was_refused_are_both_remembered() {
+fn the_memo_remembers_accepted_and_refused_patterns() {
     let memo = AutomataMemo::default();
     assert_eq!(memo.get(&SamplingParams::default()).unwrap().memory_usage(), 0);
     assert!(memo.is_empty(), "without rails there is nothing to remember");
@@ -56,7 +56,7 @@ fn what_was_accepted_and_what_was_refused_are_both_remembered() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded() {
+fn the_automata_memo_has_a_memory_limit() {
     let memo = AutomataMemo::default();
     let large = |n: usize| regex(&format!("{}.{{5000}}", "a".repeat(n)));
     let one = Automata::compile(&large(1)).unwrap().memory_usage();

@@ -51,7 +51,7 @@ fn messages(history: &Value) -> Vec<Message> {
 }
 
 #[test]
-fn templates_give_the_texts_and_tokens_of_transformers() {
+fn chat_templates_render_and_tokenize_like_transformers() {
     let golden = golden_json("chat").unwrap();
     let tokenizer = oracle_tokenizer("chat-oracle", &golden);
     let cases = golden["cases"].as_array().unwrap();
@@ -97,7 +97,7 @@ fn an_answer_is_continued_as_in_transformers() {
 }
 
 #[test]
-fn the_token_behind_an_answer_ends_it() {
+fn the_token_the_template_puts_after_an_answer_ends_it() {
     let golden = golden_json("chat").unwrap();
     let tokenizer = oracle_tokenizer("chat-ends", &golden);
     for (name, ends) in [
@@ -176,7 +176,7 @@ fn a_template_is_found_where_transformers_puts_it() {
 }
 
 #[test]
-fn a_template_takes_only_what_it_asks_for() {
+fn a_template_accepts_only_the_variables_it_uses() {
     let mut template =
         Template::new("t", "{{ deep.a[1] }} {{ name }} {{ tools }}", Map::new()).unwrap();
     template.set("deep={\"a\": [1, 2]}").unwrap();
@@ -190,7 +190,7 @@ fn a_template_takes_only_what_it_asks_for() {
 }
 
 #[test]
-fn a_setting_is_json_or_pythons_or_text() {
+fn a_template_setting_is_json_a_python_literal_or_text() {
     let read = |text: &str| json!(setting(&format!("x={text}")).unwrap().1);
     for (text, value) in [
         ("true", json!(true)),
@@ -226,7 +226,7 @@ fn the_date_can_be_set() {
 }
 
 #[test]
-fn a_message_has_its_keys_in_order() {
+fn tojson_keeps_the_order_of_keys() {
     let template = Template::new("t", "{{ messages | tojson }}{{ x | tojson }}", Map::new());
     let mut template = template.unwrap();
     template.set("x={\"b\": 1, \"a\": 2}").unwrap();
@@ -235,7 +235,7 @@ fn a_message_has_its_keys_in_order() {
 }
 
 #[test]
-fn what_a_template_says_is_cut_and_escaped() {
+fn template_errors_are_truncated_and_escaped() {
     let says = |text: &str| {
         let template = Template::new("t", text, Map::new()).and_then(|t| t.render(&question()));
         template.unwrap_err().to_string()
@@ -291,7 +291,7 @@ fn a_final_message_is_continued() {
 }
 
 #[test]
-fn one_rendering_has_variables_of_its_own() {
+fn template_variables_apply_to_one_rendering_only() {
     let template = Template::new("t", "{{ mode }}{{ messages[0].content }}", Map::new()).unwrap();
     let with = |kwargs: Value| RenderOptions {
         kwargs: kwargs.as_object().unwrap().clone(),
@@ -358,7 +358,7 @@ fn say(chat: &mut Chat, line: &str, options: &mut Request) -> Turn {
 }
 
 #[test]
-fn turn_two_does_not_pay_for_turn_one() {
+fn a_chat_turn_reuses_the_cache_of_earlier_turns() {
     let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
     let mut chat = Chat::new(dynamic(&model), &tokenizer, template(PLAIN), 512);
     let mut options = options(&model, 20);
@@ -391,7 +391,7 @@ fn turn_two_does_not_pay_for_turn_one() {
 }
 
 #[test]
-fn every_answer_is_that_of_a_fresh_cache() {
+fn every_answer_equals_one_from_a_fresh_cache() {
     let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
     let layers = model.config().num_hidden_layers;
     let templates = [
@@ -455,7 +455,7 @@ fn every_answer_is_that_of_a_fresh_cache() {
 }
 
 #[test]
-fn a_failed_answer_leaves_the_chat_as_it_was() {
+fn a_failed_answer_leaves_the_chat_unchanged() {
     let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
     let mut chat = Chat::new(dynamic(&model), &tokenizer, template(PLAIN), 512);
     let mut options = options(&model, 12);
@@ -510,7 +510,7 @@ fn a_full_context_forgets_the_oldest_turns() {
 }
 
 #[test]
-fn a_story_is_written_in_turns() {
+fn the_story_template_renders_a_chat_as_one_story() {
     let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
     let story = Template::of("story-230k", &story("story-230k"), None).unwrap();
     assert_eq!(story.stops, ["\n"]);

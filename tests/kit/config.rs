@@ -73,7 +73,7 @@ fn defaults_are_transformers() {
 }
 
 #[test]
-fn what_is_said_is_read() {
+fn explicit_config_values_are_used() {
     let said = json!({"num_key_value_heads": 2, "head_dim": 10, "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
         "attention_bias": true, "mlp_bias": true, "eos_token_id": [3, 5]});
     let config = with("llama", said.clone()).unwrap();
@@ -101,7 +101,7 @@ fn what_is_said_is_read() {
 }
 
 #[test]
-fn rope_theta_is_read_wherever_it_stands() {
+fn rope_theta_is_read_from_either_location() {
     let theta = |more| with("llama", more).unwrap().rope_theta;
     assert_eq!(theta(json!({"rope_theta": 500.0})), 500.0);
     assert_eq!(theta(json!({"rope_theta": 500})), 500.0);
@@ -124,7 +124,7 @@ fn rope_theta_is_read_wherever_it_stands() {
 }
 
 #[test]
-fn llama3_scaling_is_read_from_both_names() {
+fn llama3_scaling_is_read_under_either_key() {
     let table = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 16});
     let want = Llama3Scaling {
@@ -176,7 +176,7 @@ fn llama3_scaling_by_hand() {
 
 /// Each of these changes the output in transformers, so none may be silently ignored.
 #[test]
-fn what_would_be_ignored_is_refused() {
+fn unsupported_config_values_are_refused_not_ignored() {
     for (family, more, says) in [
         ("gpt2", json!({"scale_attn_weights": false}), "scale_attn_weights is false"),
         (
@@ -232,7 +232,7 @@ fn what_would_be_ignored_is_refused() {
 
 /// Each of these asks for the behavior we already have.
 #[test]
-fn what_changes_nothing_is_accepted() {
+fn config_values_that_change_nothing_are_accepted() {
     for (family, more) in [
         (
             "gpt2",
@@ -317,7 +317,7 @@ fn two_names_of_one_key_must_agree() {
 }
 
 #[test]
-fn the_context_that_llama3_was_trained_for_is_found_as_transformers_finds_it() {
+fn llama3_original_context_length_matches_transformers() {
     let table = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0});
     let trained = |more: Value| {
         let scaling = with("llama", more).unwrap().rope_scaling.unwrap();
@@ -334,7 +334,7 @@ fn the_context_that_llama3_was_trained_for_is_found_as_transformers_finds_it() {
 }
 
 #[test]
-fn what_a_stranger_wrote_is_shown_escaped_and_short() {
+fn untrusted_text_in_errors_is_escaped_and_truncated() {
     let bad = format!("\u{1b}[2J{}", "x".repeat(1_000_000));
     for more in [
         json!({"model_type": bad}),
@@ -354,7 +354,7 @@ fn what_a_stranger_wrote_is_shown_escaped_and_short() {
 }
 
 #[test]
-fn nonsense_is_refused_by_name() {
+fn invalid_config_values_are_refused_by_name() {
     for (more, says) in [
         (json!({"hidden_size": 0}), "hidden_size is 0"),
         (json!({"hidden_size": 26}), "hidden_size is 26, not a multiple of num_attention_heads, 4"),
@@ -380,7 +380,7 @@ fn nonsense_is_refused_by_name() {
 }
 
 #[test]
-fn eos_ids_of_the_generation_config_come_first() {
+fn generation_config_eos_ids_take_precedence() {
     let folder = Folder::new("eos");
     let mut config = least("llama");
     config["eos_token_id"] = json!(3);

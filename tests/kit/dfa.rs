@@ -33,7 +33,7 @@ fn text(random: &mut Random, letters: &[char]) -> String {
 }
 
 #[test]
-fn anchored_begins_at_the_first_byte_and_search_anywhere() {
+fn anchored_matches_at_the_start_and_search_anywhere() {
     assert!(matches("ab*", "abb") && !matches("ab*", "xabb") && !matches("ab*", "abbx"));
     assert!(ends("ab", "xxab") && ends("ab", "ab") && !ends("ab", "abx"));
     // Alternatives don't need a group.
@@ -41,13 +41,13 @@ fn anchored_begins_at_the_first_byte_and_search_anywhere() {
 }
 
 #[test]
-fn all_matches_count_not_the_first_alternative_only() {
+fn every_alternative_counts_not_only_the_first_match() {
     assert!(matches("a|ab", "ab") && matches("a|ab", "a"));
     assert!(matches("a??b?", "ab"));
 }
 
 #[test]
-fn it_walks_bytes_not_characters() {
+fn the_dfa_walks_bytes_not_characters() {
     let dfa = anchored("日+");
     let bytes = "日日".as_bytes();
     let matched = |n: usize| dfa.ends_in_match(walk(&dfa, &bytes[..n]));
@@ -58,7 +58,7 @@ fn it_walks_bytes_not_characters() {
 }
 
 #[test]
-fn a_match_shows_one_byte_late_or_at_the_end() {
+fn a_match_appears_one_byte_late_or_at_the_end() {
     let dfa = Dfa::search("ab").unwrap();
     let (at, behind) = (walk(&dfa, b"ab"), walk(&dfa, b"abx"));
     assert!(dfa.ends_in_match(at) && !dfa.is_match_state(at));
@@ -66,7 +66,7 @@ fn a_match_shows_one_byte_late_or_at_the_end() {
 }
 
 #[test]
-fn successors_are_the_states_behind_every_byte() {
+fn successors_are_the_states_reached_by_any_byte() {
     for pattern in ["ab*", "[a-c]x|日", "(?s:.*)", "[a&&b]"] {
         let dfa = anchored(pattern);
         let mut seen = vec![dfa.start()];
@@ -85,7 +85,7 @@ fn successors_are_the_states_behind_every_byte() {
 }
 
 #[test]
-fn what_is_no_pattern_is_refused_with_the_reason_and_the_place() {
+fn an_invalid_pattern_is_refused_with_reason_and_position() {
     for (pattern, reason) in [
         ("(?:(", "unclosed group at character 4"),
         ("a)(b", "unopened group at character 2"),
@@ -106,7 +106,7 @@ fn what_is_no_pattern_is_refused_with_the_reason_and_the_place() {
 /// large, there are too many states, or the sets that the states represent are too large. The test
 /// measures no time, because actually compiling any of these would exhaust the machine.
 #[test]
-fn what_would_grow_without_end_is_refused() {
+fn patterns_too_large_to_compile_are_refused() {
     let alternatives = [r"[\p{L}\p{N} ]{20000}"; 4].join("|");
     let optional = "(?:a|b)?c?".repeat(3000);
     for pattern in [
@@ -143,7 +143,7 @@ fn what_would_grow_without_end_is_refused() {
 
 /// A pattern isn't rejected for its length alone, even at ten thousand characters.
 #[test]
-fn long_patterns_that_cost_little_are_compiled() {
+fn long_but_cheap_patterns_compile() {
     let mut random = Random::new(46);
     let mut any = |low: u32, many: usize| -> String {
         (0..10_000).filter_map(|_| char::from_u32(low + random.below(many) as u32)).collect()
@@ -179,7 +179,7 @@ fn same_word(one: &str, other: &str) -> bool {
 }
 
 #[test]
-fn a_word_is_no_pattern() {
+fn a_word_pattern_matches_the_word_literally() {
     let mut random = Random::new(42);
     for _ in 0..150 {
         let (one, other) = (text(&mut random, &LETTERS), text(&mut random, &LETTERS));
@@ -195,7 +195,7 @@ fn a_word_is_no_pattern() {
 }
 
 #[test]
-fn a_word_is_found_in_every_letter_case() {
+fn a_word_matches_in_any_letter_case() {
     for (word, ways, others) in [
         ("cat", &["cat", "Cat", "CAT", "cAt"][..], &["cart", "ca", "c.t"][..]),
         ("Été", &["été", "ÉTÉ", "Été", "éTé"], &["ete", "Ete"]),
@@ -219,7 +219,7 @@ fn a_word_is_found_in_every_letter_case() {
 }
 
 #[test]
-fn a_word_is_found_in_both_normal_forms() {
+fn a_word_matches_in_both_normalization_forms() {
     for (composed, decomposed) in [
         ("caf\u{e9}", "cafe\u{301}"),
         ("\u{c5}ngstr\u{f6}m", "A\u{30a}ngstro\u{308}m"),
@@ -259,7 +259,7 @@ fn random_words_are_found_in_every_letter_case() {
 
 /// Parts that words share are written only once, which must not change the matches.
 #[test]
-fn a_list_finds_its_words_and_nothing_else() {
+fn a_word_list_matches_exactly_its_words() {
     let mut random = Random::new(44);
     for _ in 0..40 {
         let letters = ['a', 'b', 'é', '.'];
@@ -282,7 +282,7 @@ fn a_list_finds_its_words_and_nothing_else() {
 
 /// A long list compiles quickly, even in an unoptimized build.
 #[test]
-fn a_list_of_twenty_thousand_words_is_compiled() {
+fn a_list_of_20_000_words_compiles_quickly() {
     let mut random = Random::new(45);
     let letters: Vec<char> = ('a'..='z').collect();
     let mut word = || -> String { (0..9).map(|_| letters[random.below(26)]).collect() };

@@ -3,7 +3,7 @@
 use candecode::kit::error::{describe, quoted, shown};
 
 #[test]
-fn a_message_shows_what_a_terminal_would_obey() {
+fn an_error_message_escapes_control_characters() {
     for (text, want) in [
         ("qwen2", "qwen2"),
         ("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}"),
@@ -18,7 +18,7 @@ fn a_message_shows_what_a_terminal_would_obey() {
 }
 
 #[test]
-fn a_message_is_short_whatever_it_shows() {
+fn an_error_message_truncates_long_values() {
     assert_eq!(shown("é".repeat(200)), "é".repeat(200));
     assert_eq!(shown("é".repeat(1_000_000)), "é".repeat(200) + "…");
     let shape = shown(format_args!("{:?}", vec![1; 100_000]));
@@ -28,7 +28,7 @@ fn a_message_is_short_whatever_it_shows() {
 }
 
 #[test]
-fn no_error_carries_commands_to_the_terminal() {
+fn describe_escapes_control_characters() {
     let error = anyhow::anyhow!("a \u{1b}[2J of its own\nand a second line").context("\u{9d}file");
     assert_eq!(describe(&error), "\\u{9d}file: a \\u{1b}[2J of its own\nand a second line");
 }

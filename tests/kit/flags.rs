@@ -27,7 +27,7 @@ fn plan(flags: &[&str]) -> Plan {
 }
 
 #[test]
-fn without_flags_it_is_greedy_with_a_cache() {
+fn the_default_is_greedy_decoding_with_a_cache() {
     let args = args(&[]);
     assert_eq!((args.model.as_str(), args.max_new_tokens, args.seed), ("story-3m", 128, None));
     assert_eq!(
@@ -59,7 +59,7 @@ fn any_sampling_flag_alone_turns_sampling_on() {
 }
 
 #[test]
-fn the_smallest_day_that_can_do_it_runs() {
+fn the_lowest_day_that_supports_the_flags_runs() {
     for (flags, prompts, day, rows) in [
         (&[][..], 1, 10, 1),
         (&["--no-cache"], 1, 7, 1),
@@ -165,7 +165,7 @@ fn flags_are_read() {
 }
 
 #[test]
-fn processors_come_in_transformers_order() {
+fn processors_follow_transformers_order() {
     let flags = [
         "--min-p",
         "0.1",
@@ -221,7 +221,7 @@ fn context(tokens: &[u32]) -> ProcessorInput<'_> {
 }
 
 #[test]
-fn processors_run_in_order_each_on_what_the_last_left() {
+fn each_processor_runs_on_the_previous_ones_output() {
     let add = |n: f32| {
         named(format!("add({n})"), move |_: &ProcessorInput, logits: &mut [f32]| {
             logits.iter_mut().for_each(|logit| *logit += n);
@@ -239,7 +239,7 @@ fn processors_run_in_order_each_on_what_the_last_left() {
 }
 
 #[test]
-fn the_processor_that_leaves_nothing_is_named_and_the_last_to_run() {
+fn processing_stops_and_names_the_processor_that_left_no_token() {
     let forbid = |id: usize| {
         named(format!("forbid({id})"), move |_: &ProcessorInput, logits: &mut [f32]| {
             logits[id] = f32::NEG_INFINITY;
@@ -256,7 +256,7 @@ fn the_processor_that_leaves_nothing_is_named_and_the_last_to_run() {
 }
 
 #[test]
-fn a_request_takes_the_models_end_and_its_context() {
+fn a_request_gets_the_models_eos_and_fits_its_context() {
     let (params, model) = (plan(&["--stop", "The end"]).params, model("story-230k").unwrap());
     let sampler = requests::sampler(&params, 0, &plain());
     let mut request = requests::request(model.config(), &[5; 500], &params, &[], sampler, &plain());
@@ -308,7 +308,7 @@ fn values_that_make_no_sense_together_are_refused() {
 
 /// Spellings that users of other engines type: -1 for "no limit" or "any", and ids in brackets.
 #[test]
-fn habits_from_other_engines_work_or_say_what_to_use() {
+fn flag_values_from_other_engines_work_or_explain_the_fix() {
     let parse = |flags: &[&str]| {
         Args::read([&["candecode"], flags].concat()).map_err(|error| error.to_string())
     };
@@ -348,7 +348,7 @@ fn habits_from_other_engines_work_or_say_what_to_use() {
 
 /// A special token has no text, so a stop string with its name ends the text by its id.
 #[test]
-fn a_stop_string_that_is_a_special_token_is_an_id() {
+fn a_special_token_as_stop_string_becomes_a_stop_token_id() {
     let tokenizer = tokenizer().unwrap();
     let stops = |stop: &[&str]| {
         let stop = stop.iter().map(|stop| stop.to_string()).collect();
@@ -370,7 +370,7 @@ fn a_stop_string_that_is_a_special_token_is_an_id() {
 }
 
 #[test]
-fn a_block_file_has_a_word_a_line() {
+fn a_block_file_has_one_word_per_line() {
     let folder = Folder::new("block");
     let blocked = |text: &str, more: &[&str]| {
         let file = folder.write("words.txt", text);
@@ -404,7 +404,7 @@ fn advice(config: &serde_json::Value, args: &Args) -> Option<String> {
 }
 
 #[test]
-fn what_a_model_wishes_is_said_with_the_flags_for_it() {
+fn the_note_lists_generation_config_settings_and_their_flags() {
     let say = |config: serde_json::Value, flags: &[&str]| advice(&config, &args(flags));
     let qwen = json!({"bos_token_id": 1, "do_sample": true, "eos_token_id": [2, 3], "pad_token_id": 1,
         "temperature": 0.6, "top_k": 20, "top_p": 0.95, "transformers_version": "4.51.0"});
@@ -465,7 +465,7 @@ fn what_a_model_wishes_is_said_with_the_flags_for_it() {
 }
 
 #[test]
-fn the_flags_it_names_are_flags() {
+fn suggested_flags_are_valid_and_silence_the_note() {
     let mut random = Random::new(51);
     for _ in 0..50 {
         let mut config = serde_json::Map::new();
@@ -493,7 +493,7 @@ fn the_flags_it_names_are_flags() {
 }
 
 #[test]
-fn whose_days_run_is_said_in_ranges() {
+fn whose_summarizes_days_as_ranges() {
     let days = |mine: &[usize]| {
         let day = |day: &Day| Day { reference: !mine.contains(&day.number), ..*day };
         whose(&DAYS.iter().map(day).collect::<Vec<_>>())
@@ -511,7 +511,7 @@ fn whose_days_run_is_said_in_ranges() {
 }
 
 #[test]
-fn a_bias_is_read_and_refused() {
+fn logit_bias_is_parsed_and_bad_values_are_refused() {
     let args =
         args(&["--logit-bias", "5=-2.5", "--logit-bias", "7=-inf", "--stop-token-ids", "3,4"]);
     assert_eq!(args.logit_bias, [(5, -2.5), (7, f32::NEG_INFINITY)]);

@@ -164,7 +164,7 @@ fn renamed(name: &str, tensor: Tensor) -> (String, Tensor) {
 }
 
 #[test]
-fn a_file_is_the_model_of_its_folder() {
+fn a_gguf_file_equals_the_folder_it_was_converted_from() {
     // The weights are stored as bf16, so writing bf16 or f32 is lossless.
     for model in ["story-230k", "story-gpt2-1m"] {
         let (parts, want) =
@@ -179,7 +179,7 @@ fn a_file_is_the_model_of_its_folder() {
 }
 
 #[test]
-fn quantized_numbers_are_widened_as_they_are_read() {
+fn quantized_weights_are_widened_while_loading() {
     // Q8_0: 32 numbers share an f16 scale, and each is an integer from -127 to 127 times that
     // scale.
     let (folder, parts) = (Folder::new("gguf-q8"), Parts::of("story-230k"));
@@ -208,7 +208,7 @@ fn quantized_numbers_are_widened_as_they_are_read() {
 }
 
 #[test]
-fn quantized_blocks_stay_as_they_are_in_the_file() {
+fn quantized_blocks_are_kept_as_stored() {
     for model in ["story-230k", "story-gpt2-1m"] {
         for dtype in [GgmlDType::Q8_0, GgmlDType::Q4_0, GgmlDType::Q4_1] {
             let folder = Folder::new("gguf-stays");
@@ -251,7 +251,7 @@ fn matrices(model: &Transformer) -> Vec<Weight> {
 }
 
 #[test]
-fn its_tokenizer_gives_the_same_ids() {
+fn the_gguf_tokenizer_gives_the_same_ids() {
     let folder = Folder::new("gguf-ids");
     let file = Parts::of("story-230k").write(&folder, GgmlDType::BF16);
     let (here, there) = (
@@ -272,7 +272,7 @@ fn its_tokenizer_gives_the_same_ids() {
 }
 
 #[test]
-fn the_command_writes_the_same_text() {
+fn the_command_writes_the_same_text_from_gguf() {
     let folder = Folder::new("gguf-text");
     let file = Parts::of("story-230k").write(&folder, GgmlDType::F32);
     let text = |model: &Path, more: &[&str]| {
@@ -290,7 +290,7 @@ fn the_command_writes_the_same_text() {
 }
 
 #[test]
-fn what_is_no_gguf_file_is_refused() {
+fn a_file_that_is_not_gguf_is_refused() {
     let open = |path: &Path| candecode::formats::open_weights(path, DType::F32, &CPU);
     let safetensors = story("story-230k").join("model.safetensors");
     let says = ["model.safetensors: not a GGUF file", "or the folder of a model"];
@@ -304,7 +304,7 @@ fn what_is_no_gguf_file_is_refused() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_refused() {
+fn a_file_truncated_anywhere_is_refused() {
     let folder = Folder::new("gguf-cut");
     let file = Parts::of("story-230k").write(&folder, GgmlDType::BF16);
     let bytes = std::fs::read(&file).unwrap();
@@ -322,7 +322,7 @@ fn a_file_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn a_file_of_other_bytes_never_panics() {
+fn loading_a_corrupted_file_never_panics() {
     let folder = Folder::new("gguf-bytes");
     let file = Parts::of("story-230k").write(&folder, GgmlDType::BF16);
     let bytes = std::fs::read(&file).unwrap();
@@ -356,7 +356,7 @@ fn a_file_of_other_bytes_never_panics() {
 }
 
 #[test]
-fn what_day_5s_stack_does_not_do_is_refused() {
+fn unsupported_or_incomplete_gguf_models_are_refused() {
     let text = |text: &str| Some(Value::String(text.into()));
     for (key, value, says) in [
         (
@@ -416,7 +416,7 @@ fn after_the_name(bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn a_type_that_is_not_read_is_named_with_those_that_are() {
+fn an_unsupported_type_error_lists_the_supported_types() {
     let folder = Folder::new("gguf-type");
     let file = Parts::of("story-230k").write(&folder, GgmlDType::F32);
     let mut bytes = std::fs::read(&file).unwrap();
@@ -435,7 +435,7 @@ fn a_type_that_is_not_read_is_named_with_those_that_are() {
 }
 
 #[test]
-fn a_tensor_that_holds_nothing_is_refused() {
+fn an_empty_tensor_is_refused() {
     let folder = Folder::new("gguf-nothing");
     let file = Parts::of("story-230k").write(&folder, GgmlDType::F32);
     let whole = std::fs::read(&file).unwrap();
@@ -480,7 +480,7 @@ fn an_unknown_tokenizer_is_refused() {
 }
 
 #[test]
-fn digits_spaces_and_the_first_token_are_as_the_name_says() {
+fn the_pre_tokenizer_name_sets_digit_space_and_bos_handling() {
     let folder = Folder::new("gguf-pre");
     let parts = |pre: &str| {
         Parts::of("story-230k").set("tokenizer.ggml.pre", Some(Value::String(pre.into())))
@@ -538,7 +538,7 @@ fn scores_become_merges() {
 }
 
 #[test]
-fn the_chat_template_is_in_the_metadata() {
+fn the_chat_template_is_read_from_the_metadata() {
     let folder = Folder::new("gguf-chat");
     let template = "{{ messages[0].content }}{{ bos_token }}{{ eos_token }}";
     let of = |parts: Parts| {
@@ -555,7 +555,7 @@ fn the_chat_template_is_in_the_metadata() {
 /// Follows llama.cpp (`llama-model.cpp`): a factor without a type means linear, the older key is
 /// used if the newer one is missing, and the type "none" turns scaling off.
 #[test]
-fn a_linear_scale_is_refused_however_it_is_written() {
+fn linear_rope_scaling_is_refused_in_every_form() {
     let folder = Folder::new("gguf-linear");
     let with = |changes: &[(&str, Value)]| {
         let parts = changes.iter().fold(Parts::of("story-230k"), |parts, (key, value)| {
@@ -608,7 +608,7 @@ fn a_linear_scale_is_refused_however_it_is_written() {
 }
 
 #[test]
-fn numbers_may_be_lists_with_one_for_each_layer() {
+fn a_per_layer_list_is_accepted_if_all_layers_agree() {
     let folder = Folder::new("gguf-lists");
     let heads = |of_each: &[u32]| {
         let list = Value::Array(of_each.iter().map(|n| Value::U32(*n)).collect());
@@ -627,7 +627,7 @@ fn numbers_may_be_lists_with_one_for_each_layer() {
 /// llama.cpp stores the rows of a Llama's q and k in another order, which depends on the number of
 /// heads.
 #[test]
-fn lists_of_head_counts_put_rows_in_the_same_order_as_numbers() {
+fn head_count_lists_order_rows_like_single_numbers() {
     let folder = Folder::new("gguf-list-rows");
     let llama = Some(Value::String("llama".into()));
     let mut parts = Parts::of("story-230k").set("general.architecture", llama);
@@ -655,7 +655,7 @@ fn lists_of_head_counts_put_rows_in_the_same_order_as_numbers() {
 
 /// The names are taken from llama.cpp's own source (`tests/oracle/metadata.py`).
 #[test]
-fn every_end_that_llama_cpp_knows_ends_a_text() {
+fn every_end_token_known_to_llama_cpp_ends_a_sequence() {
     let folder = Folder::new("gguf-ends");
     let golden = crate::checks::golden_json("metadata").unwrap();
     let ends = |changes: &[(usize, &str)], keys: &[(&str, u32)]| {
@@ -706,7 +706,7 @@ fn every_end_that_llama_cpp_knows_ends_a_text() {
 }
 
 #[test]
-fn lists_of_tokens_that_do_not_fit_are_refused() {
+fn inconsistent_token_lists_are_refused() {
     let folder = Folder::new("gguf-fit");
     let tokenizer = |parts: Parts| {
         candecode::formats::read_tokenizer(&parts.write(&folder, GgmlDType::BF16)).map(drop)
@@ -737,7 +737,7 @@ fn lists_of_tokens_that_do_not_fit_are_refused() {
 
 /// Pieces that are prefixes of each other have one merge per character, each as long as the piece.
 #[test]
-fn pieces_without_end_are_refused_at_once() {
+fn costly_sentencepiece_vocabularies_are_refused_quickly() {
     let folder = Folder::new("gguf-pieces");
     let tokenizer = |letter: &str, lengths: &mut dyn Iterator<Item = usize>| {
         let pieces: Vec<Value> = std::iter::once("<unk>".to_string())
@@ -766,7 +766,7 @@ fn pieces_without_end_are_refused_at_once() {
 }
 
 #[test]
-fn the_last_token_is_added_where_the_metadata_says_so() {
+fn eos_is_appended_if_the_metadata_asks_for_it() {
     let folder = Folder::new("gguf-eos");
     let flag = |key: &str| (format!("tokenizer.ggml.{key}"), Some(Value::Bool(true)));
     let (bos, eos) = (flag("add_bos_token"), flag("add_eos_token"));
@@ -786,7 +786,7 @@ fn the_last_token_is_added_where_the_metadata_says_so() {
 
 /// llama.cpp also rejects unknown tensors: a bias or a scale would otherwise be ignored.
 #[test]
-fn a_tensor_without_a_use_is_refused() {
+fn an_unused_tensor_is_refused() {
     for name in ["output.bias", "rope_factors_long.weight", "token_embd_norm.weight", "cls.weight"]
     {
         let folder = Folder::new("gguf-unused");
@@ -800,7 +800,7 @@ fn a_tensor_without_a_use_is_refused() {
 }
 
 #[test]
-fn an_older_quantization_is_refused() {
+fn an_older_quantization_version_is_refused() {
     let folder = Folder::new("gguf-version");
     let file = |dtype| {
         let version = Some(Value::U32(1));
@@ -812,7 +812,7 @@ fn an_older_quantization_is_refused() {
 }
 
 #[test]
-fn what_a_stranger_wrote_is_shown_escaped_and_short() {
+fn untrusted_text_in_errors_is_escaped_and_truncated() {
     let folder = Folder::new("gguf-strangers");
     let bad = format!("\u{1b}]0;x\u{7}{}", "y".repeat(100_000));
     for key in ["general.architecture", "general.type", "qwen2.rope.scaling.type", "qwen2.odd"] {

@@ -53,7 +53,7 @@ fn linear_equals_the_plain_product_for_any_shape_and_type() {
 }
 
 #[test]
-fn a_product_of_many_rows_is_cut_into_tiles_and_blocks() {
+fn a_tiled_product_of_many_rows_equals_matmul() {
     let mut random = Random::new(2);
     let (x, w) = (random.tensor(&[203, 260]).unwrap(), random.tensor(&[77, 260]).unwrap());
     let fast = alone(&x, &w);
@@ -61,7 +61,7 @@ fn a_product_of_many_rows_is_cut_into_tiles_and_blocks() {
 }
 
 #[test]
-fn small_and_negative_numbers_of_f16_are_widened_rightly() {
+fn every_f16_value_is_widened_correctly() {
     // All finite f16 values, including subnormals. Each is multiplied by 1 and must come out
     // unchanged.
     let all: Vec<half::f16> =
@@ -92,7 +92,7 @@ fn small_and_negative_numbers_of_f16_are_widened_rightly() {
 }
 
 #[test]
-fn a_row_in_a_batch_gets_bit_for_bit_what_it_gets_alone() {
+fn linear_gives_a_row_the_same_bits_alone_and_in_a_batch() {
     let mut random = Random::new(3);
     // With one part and several, with sizes that don't fill a vector, and with few rows and many.
     // Many rows are processed in blocks that fit the caches.
@@ -146,7 +146,7 @@ fn attention_equals_grouped_attention_over_strided_caches() {
 }
 
 #[test]
-fn a_padded_row_gets_bit_for_bit_the_attention_that_it_gets_alone() {
+fn a_padded_rows_attention_is_bit_identical_to_unpadded() {
     let mut random = Random::new(8);
     for (round, new) in [1, 1, 1, 1, 2, 7, 31, 34, 50, 70].into_iter().enumerate() {
         let (rows, kv_heads, group) =
@@ -179,7 +179,7 @@ fn a_padded_row_gets_bit_for_bit_the_attention_that_it_gets_alone() {
 }
 
 #[test]
-fn large_scores_and_far_apart_ones_are_no_trouble() {
+fn large_and_widely_spread_scores_do_not_overflow() {
     let cpu = device().unwrap();
     let q = Tensor::new(&[[[[1e4f32, 0.0]]]], &cpu).unwrap();
     let k = Tensor::new(&[[[[1f32, 0.0], [-1.0, 0.0], [1.0, 0.0]]]], &cpu).unwrap();
@@ -190,7 +190,7 @@ fn large_scores_and_far_apart_ones_are_no_trouble() {
 }
 
 #[test]
-fn nan_is_passed_on_and_not_lost() {
+fn nan_propagates_through_attention_and_linear() {
     for len in [3, 40] {
         let mut random = Random::new(5);
         let shape = [1, 1, len, 32];
@@ -219,7 +219,7 @@ fn nan_is_passed_on_and_not_lost() {
 }
 
 #[test]
-fn shapes_that_do_not_fit_are_refused() {
+fn mismatched_shapes_are_refused() {
     let mut random = Random::new(6);
     let mut tensor = |shape: &[usize]| random.tensor(shape).unwrap();
     let text = kernels::linear(&tensor(&[2, 5]), &[&tensor(&[3, 4])]).unwrap_err().to_string();
@@ -233,7 +233,7 @@ fn shapes_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn an_infinite_score_is_nan_as_on_the_plain_path() {
+fn an_infinite_score_gives_nan_as_on_the_plain_path() {
     for len in [3, 40] {
         let shape = [1, 1, len, 32];
         let q = Tensor::full(1e20f32, &[1, 1, 1, 32], &device().unwrap()).unwrap();

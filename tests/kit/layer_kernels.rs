@@ -39,7 +39,7 @@ fn heads(
 }
 
 #[test]
-fn parts_give_the_days_very_numbers() -> Result<()> {
+fn computing_in_parts_equals_days_2_and_3_exactly() -> Result<()> {
     let mut random = Random::new(1);
     for (tokens, width) in [(300, 256), (37, 2000), (1, 90_000), (2, 4)] {
         let (x, y) = (random.tensor(&[2, tokens, width])?, random.tensor(&[2, tokens, width])?);
@@ -80,7 +80,7 @@ fn the_kernels_equal_days_2_and_3() -> Result<()> {
 }
 
 #[test]
-fn a_row_gets_what_it_gets_alone() -> Result<()> {
+fn layer_kernels_compute_each_row_independently() -> Result<()> {
     let mut random = Random::new(3);
     for width in WIDTHS {
         let (x, y) = (random.tensor(&[90, width])?, random.tensor(&[90, width])?);
@@ -99,7 +99,7 @@ fn a_row_gets_what_it_gets_alone() -> Result<()> {
 }
 
 #[test]
-fn what_is_not_finite_shows() -> Result<()> {
+fn layer_kernels_propagate_nan_and_infinity() -> Result<()> {
     let extremes = [f32::NAN, f32::INFINITY, -1e4, -88.0, -0.0, 0.0, 88.0, 1e4];
     let ones = Tensor::ones(8, candle_core::DType::F32, &Device::Cpu)?;
     let x = Tensor::new(&extremes, &Device::Cpu)?;
@@ -113,7 +113,7 @@ fn what_is_not_finite_shows() -> Result<()> {
 }
 
 #[test]
-fn shapes_that_do_not_fit_are_refused() -> Result<()> {
+fn mismatched_shapes_are_refused() -> Result<()> {
     let x = Tensor::zeros((1, 4, 6), candle_core::DType::F32, &Device::Cpu)?;
     let narrow = x.narrow(2, 0, 4)?;
     assert!(kernels::rms_norm(&x, &Tensor::zeros_like(&narrow)?.flatten_all()?, 1e-5).is_err());
@@ -146,7 +146,7 @@ fn the_kernels_equal_day_7() -> Result<()> {
 }
 
 #[test]
-fn of_equal_logits_the_first_is_the_largest() {
+fn argmax_returns_the_first_of_equal_logits() {
     for (vocab, places) in [(1000, [255, 256]), (1000, [3, 999]), (9, [7, 8])] {
         let mut logits = vec![-1.0; vocab];
         for place in places {
@@ -157,7 +157,7 @@ fn of_equal_logits_the_first_is_the_largest() {
 }
 
 #[test]
-fn nonsense_is_left_to_day_7() {
+fn kernels_fall_back_to_day_7_for_invalid_logits() {
     let (nan, infinity) = (f32::NAN, f32::INFINITY);
     for wrong in [nan, infinity] {
         for place in [0, 8, 16, 18] {

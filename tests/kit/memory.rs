@@ -70,7 +70,7 @@ fn the_arithmetic_by_hand() {
 }
 
 #[test]
-fn a_chat_grows_to_what_fits() {
+fn chat_length_is_limited_by_memory_and_context() {
     let model = tiny();
     let need = Need {
         models: vec![&model],
@@ -108,7 +108,7 @@ fn ask(flags: &[&str], model: &ModelConfig, prompts: &[usize], room: f64) -> any
 }
 
 #[test]
-fn loops_need_the_rows_that_they_run_at_once() {
+fn loops_need_memory_for_the_rows_that_run_at_once() {
     let model = tiny();
     let rows = |flags: &[&str], prompts: usize| {
         let args: Args = args(flags);
@@ -127,7 +127,7 @@ fn loops_need_the_rows_that_they_run_at_once() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_its_arithmetic() {
+fn a_run_too_big_for_memory_is_refused_with_its_arithmetic() {
     let model = smol();
     let flags = ["--top-k", "9", "--num-return-sequences", "64", "--max-new-tokens", "8000"];
     assert!(ask(&flags, &model, &[100], 1e12).is_ok());
@@ -170,7 +170,7 @@ fn amounts_are_read() {
 }
 
 #[test]
-fn a_container_has_what_its_limit_leaves() {
+fn a_containers_free_memory_is_its_limit_minus_usage() {
     let stat = "anon 100\nfile 700\ninactive_file 400\nactive_file 200\nshmem 100\n";
     assert_eq!(left("4000\n", "1500\n", stat), Some(3100.0)); // 900 are in use, 600 can be reclaimed
     assert_eq!(left("4000", "", ""), Some(4000.0));

@@ -160,7 +160,7 @@ fn model(path: &std::path::Path) -> String {
 }
 
 #[test]
-fn every_key_of_a_gguf_file_is_read_refused_or_without_effect() {
+fn every_gguf_key_is_read_or_refused_or_has_no_effect() {
     let folder = Folder::new("metadata-gguf");
     // Only the embedding table is needed, because no weights are read.
     let plain_parts = Parts::of("story-230k").with_tensors(&["token_embd.weight"]);
@@ -262,7 +262,7 @@ fn in_config(family: &str, key: &str) -> Means<Json> {
 }
 
 #[test]
-fn every_key_of_a_configuration_is_read_or_without_effect() {
+fn every_config_key_is_read_or_has_no_effect() {
     for family in ["gpt2", "llama", "qwen2", "qwen3"] {
         let with = |more: &Json| {
             let mut config = crate::config::least(family);
@@ -288,7 +288,7 @@ fn every_key_of_a_configuration_is_read_or_without_effect() {
 
 /// Keys of the RoPE table are either read, or belong to kinds of scaling that are rejected.
 #[test]
-fn every_key_of_rope_is_read_or_of_a_kind_that_is_refused() {
+fn every_rope_key_is_read_or_belongs_to_a_refused_kind() {
     let llama3 = json!({"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
         "high_freq_factor": 4.0, "original_max_position_embeddings": 16});
     let with = |key: &str, value: Json| {
@@ -397,7 +397,7 @@ fn in_generation(key: &str) -> Means<Json> {
 }
 
 #[test]
-fn every_wish_of_a_generation_config_is_said() {
+fn every_generation_config_key_is_reported_or_has_no_effect() {
     let args = Args::parse_from(["candecode"]);
     let say = |config: &Json| advice(config, "generation_config.json", &args);
     for key in texts(&golden()["generation keys"]) {
@@ -471,7 +471,7 @@ fn in_tokenizer_config(key: &str) -> Means<Json> {
 }
 
 #[test]
-fn every_key_of_a_tokenizer_config_is_read_or_without_effect() {
+fn every_tokenizer_config_key_is_read_or_has_no_effect() {
     let folder = Folder::new("metadata-tokenizer");
     for file in ["config.json", "tokenizer.json", "model.safetensors"] {
         std::fs::copy(story("story-230k").join(file), folder.0.join(file)).unwrap();
@@ -495,7 +495,7 @@ fn every_key_of_a_tokenizer_config_is_read_or_without_effect() {
 }
 
 #[test]
-fn tokens_of_the_files_beside_the_tokenizer_are_added_as_transformers_adds_them() {
+fn added_tokens_from_other_files_equal_transformers() {
     let golden = golden();
     for (name, case) in golden["added tokens"].as_object().unwrap() {
         let folder = Folder::new("added-tokens");
@@ -528,7 +528,7 @@ fn tokens_of_the_files_beside_the_tokenizer_are_added_as_transformers_adds_them(
 }
 
 #[test]
-fn tokens_that_are_none_are_refused_by_file_and_key() {
+fn invalid_token_settings_are_refused_by_file_and_key() {
     let folder = Folder::new("odd-tokens");
     std::fs::copy(story("story-230k").join("tokenizer.json"), folder.0.join("tokenizer.json"))
         .unwrap();

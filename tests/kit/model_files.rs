@@ -46,7 +46,7 @@ fn save(folder: &Folder, tensors: &HashMap<String, Tensor>, metadata: &[(&str, &
 }
 
 #[test]
-fn one_handle_gives_all_that_a_model_is() {
+fn one_handle_opens_every_part_of_a_model() {
     let files = ModelFiles::open("story-230k").unwrap();
     assert_eq!(files.path(), story("story-230k"));
     assert_eq!(files.config(), &candecode::formats::read_config(&story("story-230k")).unwrap());
@@ -87,7 +87,7 @@ fn a_model_is_built_from_memory() {
 }
 
 #[test]
-fn a_path_that_does_not_exist_is_no_name() {
+fn a_nonexistent_path_is_not_taken_for_a_hub_name() {
     for path in ["/nowhere/model", "../nowhere", "owner/repo/more", r"C:\models\x"] {
         let says = format!("{path}: there is no such folder or file");
         refused(hub::locate(path, true), &[&says]);
@@ -101,7 +101,7 @@ fn offline_is_an_argument() {
 }
 
 #[test]
-fn a_tokenizer_of_another_model_is_refused_on_loading() {
+fn a_tokenizer_from_another_model_is_refused_on_loading() {
     let folder = copy("story-230k", "files-tokenizer");
     configure(&folder, "vocab_size", 2000.into());
     let says = ["the tokenizer has 2048 tokens, and the model knows 2000", "of another model?"];
@@ -122,7 +122,7 @@ fn a_tokenizer_of_another_model_is_refused_on_loading() {
 }
 
 #[test]
-fn layers_that_the_configuration_does_not_have_are_named() {
+fn layers_missing_from_the_config_are_named_in_the_error() {
     let folder = copy("story-230k", "files-layers");
     configure(&folder, "num_hidden_layers", 1.into());
     let says = [
@@ -138,7 +138,7 @@ fn layers_that_the_configuration_does_not_have_are_named() {
 /// Old files contain constants that aren't weights, and a tied model's file may contain its head as
 /// well.
 #[test]
-fn what_transformers_does_not_load_either_is_no_error() {
+fn tensors_that_transformers_ignores_are_ignored() {
     let folder = copy("story-gpt2-1m", "files-constants");
     let want = logits(&folder.0);
     let mut all = tensors("story-gpt2-1m");
@@ -152,7 +152,7 @@ fn what_transformers_does_not_load_either_is_no_error() {
 }
 
 #[test]
-fn a_shared_matrix_may_have_one_name_only() {
+fn a_tied_matrix_may_be_stored_under_one_name() {
     for (model, embeddings) in
         [("story-230k", "model.embed_tokens.weight"), ("story-gpt2-1m", "transformer.wte.weight")]
     {
@@ -193,7 +193,7 @@ fn readers() -> [(&'static str, fn(&Path) -> anyhow::Result<()>); 5] {
 }
 
 #[test]
-fn what_is_no_file_is_said() {
+fn a_folder_in_place_of_a_file_is_reported() {
     for (file, read) in readers() {
         let folder = copy("story-230k", "files-none");
         let _ = std::fs::remove_file(folder.0.join(file));
@@ -204,7 +204,7 @@ fn what_is_no_file_is_said() {
 
 #[cfg(unix)]
 #[test]
-fn a_named_pipe_is_not_waited_for() {
+fn a_named_pipe_is_refused_without_blocking() {
     let pipe = |path: &Path| {
         let _ = std::fs::remove_file(path);
         assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
@@ -222,7 +222,7 @@ fn a_named_pipe_is_not_waited_for() {
 /// An unreadable file has a different message than a missing or damaged one.
 #[cfg(unix)]
 #[test]
-fn a_file_that_cannot_be_read_is_neither_missing_nor_damaged() {
+fn an_unreadable_file_is_not_reported_as_missing_or_damaged() {
     use std::fs::Permissions;
     use std::os::unix::fs::{symlink, PermissionsExt as _};
     let others =
@@ -250,7 +250,7 @@ fn a_file_that_cannot_be_read_is_neither_missing_nor_damaged() {
 }
 
 #[test]
-fn a_damaged_header_is_told_in_words() {
+fn a_damaged_header_is_described_in_the_error() {
     let header = |text: &str, data: usize| {
         let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
         bytes.extend(text.as_bytes());
@@ -277,7 +277,7 @@ fn a_damaged_header_is_told_in_words() {
 
 /// transformers ties the two only if they are equal, or if one is missing (`tie_weights`).
 #[test]
-fn a_head_of_its_own_counts_although_the_configuration_ties_it() {
+fn a_separate_lm_head_is_used_even_if_config_ties_embeddings() {
     for (model, untied) in [("story-230k", "qwen2"), ("story-gpt2-1m", "gpt2")] {
         let folder = copy(model, "files-untied");
         let mut all = tensors(model);
@@ -298,7 +298,7 @@ fn a_head_of_its_own_counts_although_the_configuration_ties_it() {
 /// The placeholders that a clone without Git LFS, or a download that needs a login, leaves instead
 /// of a file.
 #[test]
-fn a_file_that_stands_for_another_is_called_what_it_is() {
+fn an_lfs_pointer_or_web_page_is_identified_in_the_error() {
     const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid \
         sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 587120\n";
     let bom = format!("\u{feff}{POINTER}");
@@ -338,7 +338,7 @@ fn a_file_that_stands_for_another_is_called_what_it_is() {
 }
 
 #[test]
-fn a_folder_with_one_gguf_file_is_that_file() {
+fn a_folder_with_one_gguf_file_opens_that_file() {
     let folder = Folder::new("files-one-gguf");
     let file = crate::gguf::Parts::of("story-230k")
         .write(&folder, candle_core::quantized::GgmlDType::BF16);
@@ -364,7 +364,7 @@ fn a_folder_with_one_gguf_file_is_that_file() {
 }
 
 #[test]
-fn an_index_names_plain_files_only() {
+fn a_shard_index_may_name_only_plain_files() {
     use candecode::formats::folder::shard_names;
     let index = |name: &str| json!({"weight_map": {"a": name}}).to_string();
     for name in [
@@ -397,7 +397,7 @@ fn an_index_names_plain_files_only() {
 }
 
 #[test]
-fn names_of_tensors_are_shown_escaped_and_short() {
+fn errors_escape_tensor_names_and_truncate_long_values() {
     let bad = format!("model.layers.9.\u{1b}[2J{}", "x".repeat(100_000));
     let folder = copy("story-230k", "files-strangers");
     let mut all = tensors("story-230k");
@@ -415,14 +415,14 @@ fn names_of_tensors_are_shown_escaped_and_short() {
 }
 
 #[test]
-fn an_adapter_is_not_left_out() {
+fn an_unmerged_adapter_is_refused() {
     let folder = copy("story-230k", "files-adapter");
     folder.write("adapter_config.json", "{}");
     refused(ModelFiles::at(&folder.0), &["adapter_config.json: an adapter (LoRA)", "merge it"]);
 }
 
 #[test]
-fn names_say_which_models_answer_questions() {
+fn instruct_models_are_recognized_by_name() {
     use candecode::formats::hub::is_instruct;
     for name in [
         "qwen2-0.5b-instruct",
@@ -442,7 +442,7 @@ fn names_say_which_models_answer_questions() {
 }
 
 #[test]
-fn a_pytorch_checkpoint_is_named_and_the_way_out_too() {
+fn a_pytorch_checkpoint_is_refused_with_a_way_to_convert_it() {
     for file in ["ckpt.pt", "pytorch_model.bin", "model.PTH"] {
         let says = [file, "a PyTorch checkpoint, which isn't read", "models/nanogpt.py"];
         let folder = Folder::new("files-checkpoint");

@@ -16,7 +16,7 @@ fn table(corpus: &str) -> NgramTable {
 }
 
 #[test]
-fn the_most_frequent_continuation_of_the_longest_known_context_counts() {
+fn next_is_the_top_continuation_of_the_longest_known_context() {
     let tokenizer = tokenizer().unwrap();
     let ids = |text: &str| tokenizer.encode(text).unwrap();
     let found = table(CORPUS);
@@ -37,7 +37,7 @@ fn the_most_frequent_continuation_of_the_longest_known_context_counts() {
 }
 
 #[test]
-fn lines_of_json_have_a_field_text() {
+fn jsonl_lines_need_a_text_field() {
     assert_eq!(texts("{\"text\":\"a\",\"x\":1}\n\n{\"text\":\"b\"}\n", true).unwrap(), ["a", "b"]);
     refused(texts("{\"text\":\"a\"}\n{\"txt\":\"b\"}", true), &["line 2 is not JSON"]);
     for (corpus, lines) in [("", false), (" \n<|endoftext|>\n", false), ("{\"text\":\" \"}", true)]
@@ -48,7 +48,7 @@ fn lines_of_json_have_a_field_text() {
 }
 
 #[test]
-fn a_file_is_read_back_and_any_other_is_refused() {
+fn a_saved_table_loads_and_invalid_files_are_refused() {
     let own = tokenizer().unwrap();
     let found = table(CORPUS);
     let json = found.to_json(&own).unwrap();
@@ -108,7 +108,7 @@ fn cached(model: &dyn Model) -> Cached<'_> {
 }
 
 #[test]
-fn greedy_text_is_the_targets_own() {
+fn greedy_speculation_equals_the_target_alone() {
     let tokenizer = tokenizer().unwrap();
     let good = table(
         &"Once upon a time, there was a little girl named Lily. She was very happy. ".repeat(4),
@@ -179,7 +179,7 @@ fn sampled_tokens_keep_the_targets_distribution() {
 }
 
 #[test]
-fn a_draft_is_as_long_as_asked_or_ends_where_nothing_is_known() {
+fn a_draft_has_n_tokens_unless_the_table_has_no_match() {
     use candecode::kit::draft::Drafter as _;
     let tokenizer = tokenizer().unwrap();
     let table = table(CORPUS);

@@ -80,7 +80,7 @@ fn view(of: &Cached) -> View {
 }
 
 #[test]
-fn blocks_give_bit_for_bit_what_buffers_do() {
+fn blocks_and_buffers_give_bit_identical_attention() {
     let mut random = Random::new(31);
     for round in 0..60 {
         let block_size = [1, 2, 5, 8, 16, 64, 300][round % 7];
@@ -103,7 +103,7 @@ fn blocks_give_bit_for_bit_what_buffers_do() {
 }
 
 #[test]
-fn every_implementation_attends_to_blocks() {
+fn every_implementation_attends_over_blocks() {
     let mut random = Random::new(32);
     let of = cached(&mut random, 16, 32, &[(20, 1), (45, 12), (16, 16), (1, 1)]);
     let q = queries(&mut random, &of);
@@ -118,7 +118,7 @@ fn every_implementation_attends_to_blocks() {
 }
 
 #[test]
-fn rows_of_a_batch_stand_in_one_line() {
+fn batched_and_packed_queries_give_the_same_attention() {
     let mut random = Random::new(33);
     let of = cached(&mut random, 4, 16, &[(9, 3), (3, 3)]);
     let line = queries(&mut random, &of); // (1, H, 2 * 3, D)
@@ -150,7 +150,7 @@ fn gathered_by(ops: &dyn Ops) -> u64 {
 }
 
 #[test]
-fn decoding_copies_no_cached_byte() {
+fn decoding_copies_no_cached_bytes() {
     assert_eq!(gathered_by(&*choose(Some(Kernels::Fast), &device().unwrap())), 0);
 }
 
@@ -196,7 +196,7 @@ fn refused(of: &Cached, change: impl FnOnce(&mut Pages)) -> String {
 }
 
 #[test]
-fn tables_that_do_not_fit_are_refused() {
+fn invalid_block_tables_are_refused() {
     let of = cached(&mut Random::new(36), 4, 8, &[(9, 1), (6, 2)]);
     let text = refused(&of, |pages| pages.sequences[1].block_table[0] = 8);
     assert!(text.contains("block 8 of sequence 1 is past the pool of 8"), "{text}");

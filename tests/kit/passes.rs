@@ -55,7 +55,7 @@ fn logits(model: &dyn Model, ids: &[u32], chunk: usize) -> Vec<Vec<u32>> {
 }
 
 #[test]
-fn logits_get_the_same_bits_in_passes_of_any_size() {
+fn logits_are_bit_identical_for_any_pass_size() {
     let ops = choose(Some(Kernels::Fast), &device().unwrap());
     let formats: [(&str, WeightFormat); 4] = [
         ("f32", DType::F32.into()),
@@ -82,7 +82,7 @@ fn logits_get_the_same_bits_in_passes_of_any_size() {
 /// `CANDECODE_SIMD` once, so each gets one of its own.
 #[test]
 #[cfg(target_arch = "x86_64")]
-fn and_with_every_instruction_set() {
+fn passes_get_the_same_bits_with_every_instruction_set() {
     for set in ["avx2", "avx512vnni"] {
         let test = std::env::current_exe().unwrap();
         let mut test = std::process::Command::new(test);

@@ -59,7 +59,7 @@ fn a_tile_by_hand() {
 }
 
 #[test]
-fn widened_rows_are_looked_up() {
+fn widened_rows_equal_rows_of_the_widened_matrix() {
     let matrix = matrix(QuantType::Q8_0, 37, 96).tiled();
     let all = matrix.widened().unwrap().to_vec2::<f32>().unwrap();
     let some = matrix.widened_rows([36, 0, 36]).unwrap().to_vec2::<f32>().unwrap();
@@ -68,7 +68,7 @@ fn widened_rows_are_looked_up() {
 }
 
 #[test]
-fn what_cannot_be_a_matrix_is_refused() {
+fn invalid_quantized_matrices_are_refused() {
     let new = |inner, blocks: Vec<u8>| QuantizedMatrix::new(QuantType::Q8_0, 1, inner, blocks);
     assert!(words(new(33, vec![0; 34])).contains("33 numbers"));
     assert!(words(new(32, vec![0; 33])).contains("34 bytes, not 33"));
@@ -78,7 +78,7 @@ fn what_cannot_be_a_matrix_is_refused() {
 }
 
 #[test]
-fn a_model_is_quantized_as_it_is_loaded() {
+fn a_model_is_quantized_while_loading() {
     let load = |name: &str, kind| {
         load_transformer(&story(name), quantized_format(kind), &Device::Cpu, &plain()).unwrap()
     };
@@ -102,7 +102,7 @@ fn a_model_is_quantized_as_it_is_loaded() {
 /// The kernels and day 19 multiply the same numbers if the activations are integers up to 127 in
 /// every block, which both 8 and 16 bits hold exactly. Only the order of the f32 sums differs.
 #[test]
-fn the_kernel_computes_what_day_19_does() {
+fn the_quantized_kernel_equals_day_19() {
     let blocks = [BlockType::Q8_0, BlockType::Q4_0, BlockType::Q4_1];
     for (kind, block) in KINDS.into_iter().zip(blocks) {
         let rows = matrix(kind, 40, 96);

@@ -29,7 +29,7 @@ fn random_135m_has_the_shape_of_smollm2() {
 }
 
 #[test]
-fn the_size_is_what_the_name_says() {
+fn a_random_models_size_matches_its_name() {
     for millions in [10, 20, 35, 50, 100, 135, 360, 1_000, 1_700, 8_000, 70_000, 100_000] {
         let files = ModelFiles::open(&format!("random-{millions}m")).unwrap();
         let size = files.config().size() as f64 / 1e6;
@@ -40,7 +40,7 @@ fn the_size_is_what_the_name_says() {
 }
 
 #[test]
-fn sizes_that_no_model_has_are_refused() {
+fn invalid_random_model_sizes_are_refused() {
     for name in
         ["random-0m", "random-9m", "random-9999999m", "random-m", "random-135", "random-1.5m"]
     {
@@ -51,7 +51,7 @@ fn sizes_that_no_model_has_are_refused() {
 }
 
 #[test]
-fn paths_and_repositories_are_no_random_models() {
+fn a_path_or_repository_is_not_a_random_model() {
     refused(hub::locate("random-owner/name", true).map(drop), &["random-owner/name is not"]);
     for name in ["random-weights/model.gguf", "random-10m.gguf"] {
         refused(hub::locate(name, true).map(drop), &[name, "there is no such file"]);
@@ -59,7 +59,7 @@ fn paths_and_repositories_are_no_random_models() {
 }
 
 #[test]
-fn weights_are_the_same_everywhere() {
+fn random_weights_are_the_same_on_every_machine() {
     let q = numbers("random-10m", "model.layers.0.self_attn.q_proj.weight", 192, 192);
     assert_eq!(q, numbers("random-10m", "model.layers.0.self_attn.q_proj.weight", 192, 192));
     assert_ne!(q, numbers("random-10m", "model.layers.0.self_attn.o_proj.weight", 192, 192));
@@ -80,7 +80,7 @@ fn weights_are_the_same_everywhere() {
 }
 
 #[test]
-fn what_it_says_is_shown() {
+fn every_token_of_a_random_model_can_be_shown() {
     let engine = Engine::open("random-10m").unwrap();
     let tokenizer = engine.tokenizer();
     assert_eq!(tokenizer.vocab_size(), 49_152);
@@ -105,7 +105,7 @@ fn what_it_says_is_shown() {
 }
 
 #[test]
-fn a_smaller_one_may_draft() {
+fn a_smaller_random_model_may_draft_for_a_larger_one() {
     let [small, large] = ["random-10m", "random-20m"].map(|name| ModelFiles::open(name).unwrap());
     assert_eq!(small.tokenizer().unwrap().difference(&large.tokenizer().unwrap()), None);
 }

@@ -13,14 +13,14 @@ fn words(rng: &mut TorchRng, n: usize) -> Vec<u64> {
 }
 
 #[test]
-fn the_words_are_those_of_the_first_mersenne_twister() {
+fn words_match_the_original_mersenne_twister() {
     // Matsumoto and Nishimura's own test value: word 10,000 with seed 5489.
     let mut rng = TorchRng::new(5489);
     assert_eq!(words(&mut rng, 10_000)[9_999], 4_123_659_995);
 }
 
 #[test]
-fn words_equal_torchs_for_every_seed() {
+fn words_match_torch_for_every_seed() {
     let golden = golden_json("kit").unwrap();
     let runs = golden["words"].as_array().unwrap();
     assert_eq!(runs.len(), 9);
@@ -66,7 +66,7 @@ fn exponentials_equal_torchs_to_the_last_bit() {
 }
 
 #[test]
-fn rows_are_drawn_one_after_another() {
+fn rows_draw_in_order_from_one_torch_stream() {
     let golden = golden_json("kit").unwrap();
     let mut rng = TorchRng::new(7);
     for row in golden["rows"].as_array().unwrap() {
@@ -104,7 +104,7 @@ fn the_same_seed_and_request_give_the_same_numbers() {
 }
 
 #[test]
-fn every_request_has_a_stream_of_its_own() {
+fn requests_have_independent_random_streams() {
     // The streams aren't shifted copies of each other: no run of four numbers from one request
     // occurs in another's. By chance it would, in 15 pairs of 10^6 places, with odds of 10^7 to
     // 2^96.
@@ -117,7 +117,7 @@ fn every_request_has_a_stream_of_its_own() {
 }
 
 #[test]
-fn numbers_are_what_they_were_and_below_one() {
+fn uniforms_match_recorded_values_and_stay_below_1() {
     // Recorded from ChaCha12 in `rand_chacha` 0.9. A release that changes them would change every
     // sampled text.
     let written = [[0.80145925, 0.7311134, 0.55528885], [0.27358055, 0.658953, 0.82743967]];

@@ -103,7 +103,7 @@ fn a_step_is_one_prefill_or_one_pass_over_the_batch() {
 }
 
 #[test]
-fn a_row_waits_for_room() {
+fn a_request_waits_until_the_batch_has_room() {
     let tokenizer = tokenizer().unwrap();
     let model = Repeating::new(20, 0);
     // One row may grow to four tokens, and two rows to eight positions.
@@ -119,7 +119,7 @@ fn a_row_waits_for_room() {
 }
 
 #[test]
-fn requests_of_one_token_do_not_hold_up_the_batch() {
+fn one_token_requests_do_not_stall_the_batch() {
     let tokenizer = tokenizer().unwrap();
     let model = Repeating::new(40, 0);
     let mut scheduler = scheduler(&model, &tokenizer, 5000);
@@ -135,7 +135,7 @@ fn requests_of_one_token_do_not_hold_up_the_batch() {
 }
 
 #[test]
-fn a_cancelled_row_takes_part_in_one_more_pass_at_most() {
+fn a_canceled_row_runs_in_at_most_one_more_pass() {
     let tokenizer = tokenizer().unwrap();
     let model = Repeating::new(20, 0);
     let mut scheduler = scheduler(&model, &tokenizer, 5000);
@@ -162,7 +162,7 @@ fn a_cancelled_row_takes_part_in_one_more_pass_at_most() {
 }
 
 #[test]
-fn a_pass_that_fails_leaves_an_empty_scheduler_that_can_be_used() {
+fn a_failed_pass_leaves_the_scheduler_empty_and_usable() {
     let tokenizer = tokenizer().unwrap();
     // The second pass is a prefill, and the third is a pass over the batch.
     for (fails_at, steps) in [(2, 1), (3, 2)] {

@@ -68,7 +68,7 @@ fn check(tokens: &[Token], seen: &Seen) {
 }
 
 #[test]
-fn the_likeliest_tokens_are_the_same_in_every_loop() {
+fn every_loop_takes_top_logprobs_from_the_raw_logits() {
     let (tokenizer, model) = (tokenizer().unwrap(), model("story-230k").unwrap());
     let layers = model.config().num_hidden_layers;
     let cache = || -> Box<dyn Batch> { Box::new(BatchCache::new(layers, None)) };
@@ -107,7 +107,7 @@ fn the_likeliest_tokens_are_the_same_in_every_loop() {
 }
 
 #[test]
-fn no_likeliest_tokens_unless_they_are_asked_for() {
+fn top_logprobs_are_returned_only_on_request() {
     let (tokenizer, model) = (tokenizer().unwrap(), model("story-230k").unwrap());
     for (asked, want) in [(None, 0), (Some(0), 0), (Some(1), 1), (Some(1 << 40), 2048)] {
         let prompt = tokenizer.encode(PROMPT).unwrap();
@@ -176,7 +176,7 @@ fn a_step_that_fails_ends_the_sequence() {
 
 /// The loop ends once every row has failed.
 #[test]
-fn a_batch_of_rows_that_all_fail_ends() {
+fn a_batch_ends_once_every_row_has_failed() {
     let (tokenizer, model) = (tokenizer().unwrap(), model("story-230k").unwrap());
     let request = |most: usize| {
         let mut request = Request::new(model.config(), &[7, 8], most, argmax);

@@ -23,7 +23,7 @@ fn batch(ids: &[Vec<u32>], mask: Option<Tensor>) -> anyhow::Result<Step> {
 }
 
 #[test]
-fn one_row_counts_from_its_start() {
+fn positions_of_a_single_row_count_up_from_start() {
     let step = Step::new(&model(), &[9, 0, 4], 5).unwrap();
     assert_eq!(step.ids.to_vec2::<u32>().unwrap(), [[9, 0, 4]]);
     assert_eq!(step.positions.to_vec2::<u32>().unwrap(), [[5, 6, 7]]);
@@ -45,7 +45,7 @@ fn ids_and_positions_out_of_range_are_refused() {
 }
 
 #[test]
-fn a_mask_of_another_shape_or_type_is_refused() {
+fn a_mask_with_the_wrong_shape_or_type_is_refused() {
     let ids = [vec![1, 2], vec![3, 4]];
     for shape in [&[2, 1, 2, 1][..], &[2, 1, 1, 2], &[3, 1, 2, 2], &[2, 2, 2, 2], &[2, 2, 2]] {
         let ones = Tensor::ones(shape, DType::U8, &Device::Cpu).unwrap();
@@ -60,7 +60,7 @@ fn a_mask_of_another_shape_or_type_is_refused() {
 }
 
 #[test]
-fn a_mask_of_the_other_polarity_is_refused() {
+fn an_inverted_mask_is_refused() {
     let ids = [vec![1, 2, 3]];
     let causal = [1, 0, 0, 1, 1, 0, 1, 1, 1];
     assert!(batch(&ids, Some(mask(&causal, &[1, 1, 3, 3]))).is_ok());
@@ -74,7 +74,7 @@ fn a_mask_of_the_other_polarity_is_refused() {
 }
 
 #[test]
-fn a_row_that_sees_nothing_is_refused_wherever_it_is() {
+fn a_mask_that_hides_a_token_from_itself_is_refused() {
     // A single gap in the diagonal, in any batch, with or without past tokens.
     let mut random = Random::new(21);
     for _ in 0..100 {
@@ -90,7 +90,7 @@ fn a_row_that_sees_nothing_is_refused_wherever_it_is() {
 }
 
 #[test]
-fn the_masks_of_the_course_pass() {
+fn masks_built_by_the_course_are_accepted() {
     let ids = [vec![1, 2, 3], vec![4, 5, 6]];
     let cpu = &Device::Cpu;
     assert!(batch(&ids, Some(ragged_mask(&[0, 2], 3, 0, cpu).unwrap())).is_ok());
@@ -99,7 +99,7 @@ fn the_masks_of_the_course_pass() {
 }
 
 #[test]
-fn the_positions_that_get_logits_are_kept() {
+fn chosen_keeps_the_positions_that_get_logits() {
     let hidden = Tensor::arange(0f32, 6.0, &Device::Cpu).unwrap().reshape((2, 3, 1)).unwrap();
     let ids = [vec![1, 2, 3], vec![4, 5, 6]];
     let chosen = |logits: Logits| -> Result<Vec<f32>> {
@@ -119,7 +119,7 @@ fn the_positions_that_get_logits_are_kept() {
 }
 
 #[test]
-fn a_sliding_step_goes_past_the_context_and_not_with_gpt2() {
+fn a_sliding_step_may_pass_the_context_but_needs_rope() {
     let tokens: Vec<u32> = (0..12).map(|i| i % 10).collect();
     let step = Step::sliding(&model(), &tokens[11..], 11).unwrap();
     assert_eq!(step.ids.to_vec2::<u32>().unwrap(), [[1]]);

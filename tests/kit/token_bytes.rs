@@ -89,7 +89,7 @@ fn with_decoder(decoder: &Value) -> Tokenizer {
 }
 
 #[test]
-fn of_every_decoder_that_treats_tokens_one_by_one() {
+fn token_bytes_match_the_text_for_per_token_decoders() {
     let replace = |from: &str, to: &str| json!({"type": "Replace", "pattern": {"String": from}, "content": to});
     let sequence = |parts: &[Value]| json!({"type": "Sequence", "decoders": parts});
     let (fallback, fuse) = (json!({"type": "ByteFallback"}), json!({"type": "Fuse"}));
@@ -125,7 +125,7 @@ fn of_every_decoder_that_treats_tokens_one_by_one() {
 
 /// The decoder is unknown, or decodes a token differently depending on its neighbors.
 #[test]
-fn that_are_not_known_refuse_rails() {
+fn rails_are_refused_for_unsupported_decoders() {
     let replace = |pattern: Value| json!({"type": "Replace", "pattern": pattern, "content": " "});
     let sequence = |parts: &[Value]| json!({"type": "Sequence", "decoders": parts});
     let (fallback, fuse) = (json!({"type": "ByteFallback"}), json!({"type": "Fuse"}));

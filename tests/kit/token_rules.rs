@@ -52,7 +52,7 @@ fn a_bias_is_added_before_the_penalties() {
 }
 
 #[test]
-fn only_allowed_ids_are_left() {
+fn allowed_token_ids_mask_every_other_token() {
     let params =
         SamplingParams { allowed_token_ids: Some(vec![2, 1]), ..SamplingParams::default() };
     let got = processed(&params, &[], [9.0, 1.0, 2.0, 3.0]).unwrap();
@@ -60,7 +60,7 @@ fn only_allowed_ids_are_left() {
 }
 
 #[test]
-fn no_end_comes_too_early() {
+fn min_new_tokens_blocks_eos_and_stop_tokens() {
     let params =
         SamplingParams { min_new_tokens: 2, stop_token_ids: vec![3], ..SamplingParams::default() };
     let logits = [0.0, 1.0, 2.0, 3.0];
@@ -72,7 +72,7 @@ fn no_end_comes_too_early() {
 }
 
 #[test]
-fn ends_that_are_ignored_still_end_a_complete_pattern() {
+fn ignored_eos_still_ends_a_complete_pattern() {
     let config = model("story-230k").unwrap().config().clone();
     let ends = |params: &SamplingParams| {
         requests::request(&config, &[5], params, &[], Box::new(|_| Ok(0)), &plain()).eos_token_ids
@@ -133,7 +133,7 @@ fn a_complete_pattern_ends_the_text_of_a_model_without_eos() {
 
 /// Tokens in the prompt don't count as generated.
 #[test]
-fn an_error_counts_generated_tokens_only() {
+fn an_error_counts_only_generated_tokens() {
     let forbid = named("nothing", |_: &ProcessorInput, logits: &mut [f32]| {
         logits.fill(NONE);
         Ok(())
@@ -201,7 +201,7 @@ fn a_bad_word_is_never_completed() {
 }
 
 #[test]
-fn rules_that_cannot_be_kept_are_refused() {
+fn invalid_token_rules_are_refused() {
     let (tokenizer, model) = (tokenizer().unwrap(), model("story-230k").unwrap());
     let neutral = SamplingParams::default;
     for (params, words) in [

@@ -33,7 +33,7 @@ fn text(random: &mut Random) -> String {
 }
 
 #[test]
-fn any_text_comes_back_from_its_ids() {
+fn any_text_round_trips_through_its_ids() {
     let (tokenizer, mut random) = (tokenizer().unwrap(), Random::new(11));
     for _ in 0..500 {
         let text = text(&mut random);
@@ -46,7 +46,7 @@ fn any_text_comes_back_from_its_ids() {
 }
 
 #[test]
-fn ids_of_words_are_those_of_the_vocabulary() {
+fn words_encode_to_their_vocabulary_tokens() {
     let tokenizer = tokenizer().unwrap();
     let ids = tokenizer.encode("Once upon").unwrap();
     let pieces: Vec<String> = ids.iter().map(|id| tokenizer.piece(*id).unwrap()).collect();
@@ -55,7 +55,7 @@ fn ids_of_words_are_those_of_the_vocabulary() {
 }
 
 #[test]
-fn a_stream_gives_whole_characters_only() {
+fn a_stream_yields_only_whole_characters() {
     let (tokenizer, mut random) = (tokenizer().unwrap(), Random::new(12));
     let mut held_back = 0;
     for _ in 0..300 {
@@ -74,7 +74,7 @@ fn a_stream_gives_whole_characters_only() {
 }
 
 #[test]
-fn half_a_character_is_held_back_and_decodes_as_broken() {
+fn a_partial_character_is_held_back_and_decodes_as_u_fffd() {
     let tokenizer = tokenizer().unwrap();
     let ids = tokenizer.encode("日").unwrap();
     assert!(ids.len() > 1, "日 must be several tokens for this test, it is {ids:?}");
@@ -97,7 +97,7 @@ fn special_tokens_have_no_text() {
 }
 
 #[test]
-fn every_byte_is_a_token_of_byte_level_bpe() {
+fn byte_level_bpe_has_a_token_for_every_byte() {
     let tokenizer = tokenizer().unwrap();
     let ids = 0..tokenizer.vocab_size() as u32;
     let mut single: Vec<Vec<u8>> =
@@ -121,7 +121,7 @@ const SENTENCE_PIECE: &str = r#"{
 }"#;
 
 #[test]
-fn bytes_of_a_sentence_piece_vocabulary() {
+fn sentencepiece_tokens_map_to_their_bytes() {
     let folder = Folder::new("sentence-piece");
     folder.write("tokenizer.json", SENTENCE_PIECE);
     let tokenizer = candecode::formats::read_tokenizer(&folder.0).unwrap();
@@ -151,7 +151,7 @@ fn two_tokenizers_are_compared_token_by_token() {
 }
 
 #[test]
-fn what_is_no_tokenizer_is_refused() {
+fn a_missing_or_invalid_tokenizer_is_refused() {
     let folder = Folder::new("no-tokenizer");
     refused(candecode::formats::read_tokenizer(&folder.0), &["no tokenizer.json"]);
     folder.write("tokenizer.json", &SENTENCE_PIECE[..400]);
@@ -178,7 +178,7 @@ fn added_tokens_are_looked_up_without_copying_all_of_them() {
 }
 
 #[test]
-fn a_tokenizer_of_no_tokens_gives_the_empty_text() {
+fn an_empty_tokenizer_decodes_to_empty_text() {
     let tokenizer = Tokenizer::empty();
     assert_eq!(tokenizer.decode(&[1, 2, 3]).unwrap(), "");
     assert_eq!((tokenizer.vocab_size(), tokenizer.token_bytes(7)), (0, Vec::new()));

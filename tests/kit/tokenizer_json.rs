@@ -61,7 +61,7 @@ fn replaces(n: usize, pattern: &Value, content: &str, list: &str) -> Value {
 }
 
 #[test]
-fn damaged_files_are_refused_in_one_line_that_names_them() {
+fn damaged_files_are_refused_with_a_one_line_error_naming_them() {
     let folder = Folder::new("damaged-tokenizer");
     let template = |single: Value, special: Value| json!({"type": "TemplateProcessing", "single": single, "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}], "special_tokens": special});
     let a = json!({"Sequence": {"id": "A", "type_id": 0}});
@@ -128,7 +128,7 @@ fn damaged_files_are_refused_in_one_line_that_names_them() {
 }
 
 #[test]
-fn cut_files_are_refused_wherever_they_end() {
+fn tokenizer_files_truncated_anywhere_are_refused() {
     let folder = Folder::new("cut-tokenizer");
     let whole = std::fs::read_to_string(story("story-230k").join("tokenizer.json")).unwrap();
     let names = [
@@ -158,7 +158,7 @@ fn cut_files_are_refused_wherever_they_end() {
 
 /// A normalizer that lengthens texts works for texts of reasonable length.
 #[test]
-fn a_text_that_would_become_too_long_is_refused() {
+fn a_text_that_normalization_makes_too_long_is_refused() {
     let folder = Folder::new("long-text");
     let longer = replaces(1, &json!({"String": " "}), &" ".repeat(500), "normalizers");
     folder.write("tokenizer.json", changed(&[("/normalizer", longer)]));

@@ -43,7 +43,7 @@ fn sharded(folder: &Folder, shards: usize) {
 }
 
 #[test]
-fn shards_are_the_same_model() {
+fn a_sharded_model_equals_the_single_file() {
     let folder = Folder::new("shards");
     sharded(&folder, 3);
     let whole = logits(&story("story-230k"));
@@ -52,7 +52,7 @@ fn shards_are_the_same_model() {
 }
 
 #[test]
-fn a_shard_that_is_missing_cut_short_or_elsewhere_is_named() {
+fn a_missing_truncated_or_out_of_folder_shard_is_reported() {
     let folder = Folder::new("bad-shards");
     sharded(&folder, 2);
     let open = || candecode::formats::open_weights(&folder.0, DType::F32, &CPU);
@@ -85,7 +85,7 @@ fn the_index_lists_each_file_once() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_refused() {
+fn a_file_truncated_anywhere_is_refused() {
     let folder = Folder::new("cut");
     let bytes = std::fs::read(story("story-230k").join("model.safetensors")).unwrap();
     let mut random = Random::new(31);
@@ -103,7 +103,7 @@ fn a_file_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn a_file_of_other_bytes_never_panics() {
+fn loading_a_corrupted_file_never_panics() {
     // One byte of the header is changed. The result is an error message, or a model with different
     // numbers.
     let folder = Folder::new("bytes");
@@ -143,7 +143,7 @@ fn narrow_types_are_widened_exactly() {
 }
 
 #[test]
-fn on_the_cpu_only_matrices_are_narrow() {
+fn on_the_cpu_only_matrices_stay_in_16_bits() {
     let folder = Folder::new("narrow");
     let numbers = tensor(&[1.0, 0.1, -3.0, 2.0], &[2, 2]);
     save(
@@ -174,7 +174,7 @@ fn quantized_numbers_are_refused() {
 }
 
 #[test]
-fn a_tensor_missing_or_of_another_shape_is_named() {
+fn a_missing_or_wrongly_shaped_tensor_is_named() {
     let folder = Folder::new("missing");
     let numbers = tensor(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
     save(&folder, "model.safetensors", &[("transformer.a", &numbers), ("b.weight", &numbers)]);
@@ -195,7 +195,7 @@ fn a_tensor_missing_or_of_another_shape_is_named() {
 }
 
 #[test]
-fn a_weight_is_a_matrix() {
+fn a_weight_must_be_a_matrix() {
     refused(Weight::new(tensor(&[1.0], &[1])).map_err(Into::into), &["rank"]);
     let x = tensor(&[1.0, 2.0, 3.0], &[1, 3]);
     let w = Weight::new(tensor(&[1.0, 0.0], &[1, 2])).unwrap();

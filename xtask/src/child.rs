@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hanging_child_is_killed_and_a_signal_is_told_in_words() {
+    fn a_hung_child_is_killed_and_a_fatal_signal_is_named() {
         let start = Instant::now();
         assert_eq!(sh("exec sleep 1000", Duration::from_millis(300)).end, End::TimedOut);
         assert!(start.elapsed() < Duration::from_secs(20));

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn started_days_come_first_then_the_days_after_the_last_done() {
+    fn started_days_come_first_then_days_after_the_last_finished() {
         let mine = || Progress::Begun(BTreeSet::new());
         let stub = |number| day(number, Progress::Stub, Status::Unwritten);
         let done = |number| day(number, mine(), Status::Passed);

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_has_several_names_and_a_task_is_none() {
+    fn a_day_has_several_names_but_a_task_is_not_a_day() {
         let repo = Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
         for name in ["6", "day6", "day06", "src/day06_generate.rs", "book/src/day06_generate.md"] {
             assert_eq!(repo.day(name).unwrap().number, 6, "{name}");

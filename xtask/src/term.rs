@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_are_stripped_and_long_text_is_cut() {
+    fn control_characters_are_stripped_and_long_text_is_truncated() {
         assert_eq!(readable("a\x1b[2J\x07b\tc\r\nd"), "a[2Jb\tc\nd");
         assert!(readable(&"x".repeat(100_000)).ends_with("x … (99000 more characters)"));
         let many: String = (0..100).map(|n| format!("{n}\n")).collect();

@@ -8,7 +8,7 @@ fn last_line(text: &str) -> &str {
 }
 
 #[test]
-fn an_unwritten_day_is_told_apart_from_a_wrong_one() {
+fn check_distinguishes_an_unwritten_day_from_a_wrong_one() {
     let fake = Fake::new();
     let (out, err, code) = fake.say(&["check", "day1"]);
     assert!(out.contains("○ not written       1.1   twice one\n"), "{out}{err}");
@@ -41,7 +41,7 @@ fn an_unwritten_day_is_told_apart_from_a_wrong_one() {
 }
 
 #[test]
-fn a_written_day_passes_among_reference_days_and_says_what_is_next() {
+fn a_day_passes_with_reference_days_and_names_the_next_day() {
     let fake = Fake::new();
     fake.solve("day00_one.rs", |source| source);
     let (out, err, code) = fake.say(&["check", "day0"]);
@@ -62,7 +62,7 @@ fn a_written_day_passes_among_reference_days_and_says_what_is_next() {
 }
 
 #[test]
-fn all_builds_only_what_is_begun() {
+fn check_builds_only_days_that_have_been_started() {
     let fake = Fake::new();
     fake.solve("day00_one.rs", |source| source);
     let (out, _, code) = fake.say(&["check"]);
@@ -72,7 +72,7 @@ fn all_builds_only_what_is_begun() {
 }
 
 #[test]
-fn the_reference_passes_without_its_teeth_and_tasks_can_be_chosen() {
+fn checking_the_reference_skips_teeth_and_can_select_tasks() {
     let fake = Fake::new();
     let (out, err, code) = fake.say(&["check", "--solution", "ref"]);
     assert!(!out.contains("themselves"), "known mistakes are not built for it: {out}{err}");
@@ -83,7 +83,7 @@ fn the_reference_passes_without_its_teeth_and_tasks_can_be_chosen() {
 }
 
 #[test]
-fn a_file_that_does_not_compile_is_named_and_reference_days_live_on() {
+fn a_compile_error_names_its_file_and_spares_reference_days() {
     let fake = Fake::new();
     fake.write("src/day00_one.rs", "pub fn one() -> u32 { \"1\" }");
     let (out, err, code) = fake.say(&["check", "day0"]);
@@ -98,7 +98,7 @@ fn a_file_that_does_not_compile_is_named_and_reference_days_live_on() {
 }
 
 #[test]
-fn a_program_that_dies_or_hangs_is_told_in_words() {
+fn a_crashed_or_hung_check_is_reported() {
     let fake = Fake::new();
     let deep = "pub fn one() -> u32 { 1 }\n#[allow(unconditional_recursion)]\npub fn down(n: u64) -> u64 { std::hint::black_box(down(n + 1)) + 1 }\n";
     fake.write("src/day00_one.rs", deep);
@@ -128,7 +128,7 @@ fn a_program_that_dies_or_hangs_is_told_in_words() {
 }
 
 #[test]
-fn bad_usage_says_what_to_do() {
+fn usage_errors_say_what_to_do() {
     let fake = Fake::new();
     let cases: [(&[&str], &str); 7] = [
         (&["check", "day7"], "error: no day `day7`: the days are day0 to day1"),
@@ -150,7 +150,7 @@ fn bad_usage_says_what_to_do() {
 }
 
 #[test]
-fn a_day_without_checkers_is_a_failure() {
+fn a_day_without_checks_is_a_failure() {
     let fake = Fake::new();
     std::fs::remove_file(fake.path("tests/day01_two.rs")).unwrap();
     let (out, err, code) = fake.say(&["check", "--solution", "ref"]);
@@ -161,7 +161,7 @@ fn a_day_without_checkers_is_a_failure() {
 /// What the reader's code prints is theirs: a failing check says that there is something, and the
 /// flag shows all of it.
 #[test]
-fn what_the_code_printed_is_announced_and_shown() {
+fn printed_output_is_announced_and_shown_with_show_output() {
     let fake = Fake::new();
     fake.solve("day00_one.rs", |source| {
         source.replace("    1\n", "    println!(\"I was\\nhere\");\n    dbg!(2)\n")
@@ -182,7 +182,7 @@ fn what_the_code_printed_is_announced_and_shown() {
 }
 
 #[test]
-fn a_message_does_not_command_the_terminal_and_has_an_end() {
+fn a_message_loses_control_characters_and_is_truncated() {
     let fake = Fake::new();
     let tests = fake.read("tests/day00_one.rs");
     let long = "x".repeat(100_000);
@@ -233,7 +233,7 @@ fn tell(line: &str) {
 "#;
 
 #[test]
-fn one_cause_is_told_once_and_names_the_other_checks() {
+fn a_shared_cause_is_printed_once_with_the_other_checks() {
     let (out, err, code) = with_messages().say(&["check", "day1"]);
     assert_eq!(out.matches("this is what you get: no scale").count(), 1, "{out}{err}");
     let once =
@@ -248,7 +248,7 @@ fn one_cause_is_told_once_and_names_the_other_checks() {
 }
 
 #[test]
-fn what_comes_next_is_never_the_command_just_given() {
+fn the_next_step_never_repeats_the_command_just_run() {
     let fake = with_messages();
     for args in [&["check", "day1", "--task", "1.1"][..], &["check", "--task", "1.1"]] {
         let (out, _, _) = fake.say(args);
@@ -259,7 +259,7 @@ fn what_comes_next_is_never_the_command_just_given() {
 }
 
 #[test]
-fn a_day_in_parts_is_checked_part_by_part() {
+fn a_day_with_parts_is_checked_one_part_at_a_time() {
     let fake = Fake::new();
     let source = fake.read("solutions/day01_two.rs");
     let parts = source

@@ -12,7 +12,7 @@ fn backups(fake: &Fake) -> Vec<String> {
 }
 
 #[test]
-fn stubs_keep_what_the_reader_wrote() {
+fn stubs_keeps_or_backs_up_the_readers_code() {
     let fake = Fake::new();
     let stub = fake.read(DAY);
     fake.write(DAY, "// mine\n");
@@ -38,7 +38,7 @@ fn stubs_keep_what_the_reader_wrote() {
 }
 
 #[test]
-fn a_stub_of_an_older_reference_is_replaced() {
+fn a_stub_from_an_older_reference_is_replaced() {
     let fake = Fake::new();
     let rename = |from: &str, to: &str| {
         fake.write("solutions/day00_one.rs", &fake.read("solutions/day00_one.rs").replace(from, to))
@@ -61,7 +61,7 @@ fn a_stub_of_an_older_reference_is_replaced() {
 }
 
 #[test]
-fn a_broken_reference_is_named_with_its_line() {
+fn a_broken_reference_is_reported_with_its_line() {
     let fake = Fake::new();
     fake.write("solutions/day00_one.rs", "fn a() {\n    // task 0.1: x\n}\n");
     let (_, err, code) = fake.say(&["stubs"]);
@@ -82,7 +82,7 @@ fn a_broken_reference_is_named_with_its_line() {
 }
 
 #[test]
-fn reset_keeps_a_copy_and_undo_brings_it_back() {
+fn reset_saves_a_backup_and_undo_restores_it() {
     let fake = Fake::new();
     fake.write(DAY, "// mine\n");
     let (out, _, _) = fake.say(&["reset", "day0", "--ref"]);
@@ -112,7 +112,7 @@ fn reset_keeps_a_copy_and_undo_brings_it_back() {
 }
 
 #[test]
-fn undo_repeated_goes_further_back_and_loses_nothing() {
+fn repeated_undo_goes_further_back_and_loses_nothing() {
     let fake = Fake::new();
     for text in ["// 1\n", "// 2\n"] {
         fake.write(DAY, text);
@@ -137,7 +137,7 @@ fn undo_repeated_goes_further_back_and_loses_nothing() {
 
 /// The older names, and command lines that make no sense.
 #[test]
-fn give_and_restore_are_reset() {
+fn give_and_restore_are_aliases_of_reset() {
     let fake = Fake::new();
     let (_, err, code) = fake.say(&["restore", "day0"]);
     assert!(err.starts_with("error: no copy differs from src/day00_one.rs") && code == 2, "{err}");
@@ -164,7 +164,7 @@ fn give_and_restore_are_reset() {
 
 #[test]
 #[cfg(unix)]
-fn a_link_stays_a_link_and_a_folder_is_refused() {
+fn a_symlink_is_preserved_and_a_folder_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let fake = Fake::new();
     std::fs::rename(fake.path(DAY), fake.path("elsewhere.rs")).unwrap();
@@ -189,7 +189,7 @@ fn a_link_stays_a_link_and_a_folder_is_refused() {
 }
 
 #[test]
-fn the_doctor_says_how_to_mend() {
+fn doctor_says_how_to_fix_a_problem() {
     let upstream = Fake::new();
     let commit = |message: &str| {
         upstream.write("README.md", message);
@@ -214,7 +214,7 @@ fn the_doctor_says_how_to_mend() {
 }
 
 #[test]
-fn start_gives_what_is_not_begun_and_nothing_else() {
+fn start_fills_in_only_unstarted_earlier_days() {
     let fake = Fake::new();
     let (out, err, code) = fake.say(&["start", "day1"]);
     assert!(
@@ -235,7 +235,7 @@ fn start_gives_what_is_not_begun_and_nothing_else() {
 }
 
 #[test]
-fn diff_shows_what_is_written_and_gives_nothing_away() {
+fn diff_shows_written_tasks_without_spoiling_the_rest() {
     let fake = Fake::new();
     fake.solve("day01_two.rs", |source| {
         source

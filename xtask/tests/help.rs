@@ -35,7 +35,7 @@ fn course() -> Fake {
 }
 
 #[test]
-fn hints_come_one_at_a_time_and_stay() {
+fn hints_are_revealed_one_at_a_time_and_stay_visible() {
     let fake = course();
     let (out, err, code) = fake.say(&["hint"]);
     assert!(
@@ -91,7 +91,7 @@ fn the_hint_is_for_the_first_unfinished_task() {
 }
 
 #[test]
-fn hints_that_are_absent_or_broken_are_named() {
+fn missing_or_malformed_hints_are_reported() {
     let fake = course();
     fake.write("xtask/hints.toml", &HINTS.replace("idea = \"i\"", ""));
     let (_, err, code) = fake.say(&["hint", "1.1", "--more"]);
@@ -104,7 +104,7 @@ fn hints_that_are_absent_or_broken_are_named() {
 }
 
 #[test]
-fn the_list_says_whose_code_it_is_and_what_was_checked() {
+fn list_shows_whose_code_runs_and_what_was_checked() {
     let fake = Fake::new();
     let (out, _, _) = fake.say(&["list"]);
     let want = "  ○ not written       day 0  one                    0 of 1 task
@@ -166,7 +166,7 @@ fn the_help_fits_on_one_screen() {
 /// Standard output without room is said, and no success; one that is closed early ends quietly.
 #[test]
 #[cfg(unix)]
-fn what_cannot_be_written_is_said() {
+fn a_full_stdout_is_an_error_and_a_closed_one_is_not() {
     use std::process::Stdio;
     let full = || Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
     let closed = || {

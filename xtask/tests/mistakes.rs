@@ -58,7 +58,7 @@ fn mistaken() -> Fake {
 }
 
 #[test]
-fn the_answer_comes_first_and_the_diagnosis_is_kept() {
+fn results_print_first_and_the_diagnosis_is_saved() {
     let fake = mistaken();
     let (out, err, code) = fake.say(&["check", "day0"]);
     let (answer, diagnosis) = out.split_once("0 passed, 1 failed\n").unwrap_or((&out, ""));
@@ -77,7 +77,7 @@ fn the_answer_comes_first_and_the_diagnosis_is_kept() {
 }
 
 #[test]
-fn a_record_that_is_damaged_or_old_is_made_again() {
+fn a_damaged_or_stale_record_is_rebuilt() {
     let fake = mistaken();
     fake.say(&["check", "day0"]);
     let whole = fake.read(RECORD);
@@ -102,7 +102,7 @@ fn a_record_that_is_damaged_or_old_is_made_again() {
 }
 
 #[test]
-fn a_program_that_dies_leaves_no_record_and_claims_nothing() {
+fn a_crashed_mistake_run_records_and_names_nothing() {
     let fake = mistaken();
     fake.write("how", "die ");
     let (out, err, code) = fake.say(&["check", "day0"]);
@@ -115,7 +115,7 @@ fn a_program_that_dies_leaves_no_record_and_claims_nothing() {
 
 #[test]
 #[cfg(unix)]
-fn ctrl_c_ends_the_search_and_the_answer_stands() {
+fn ctrl_c_stops_the_mistake_search_but_keeps_the_result() {
     let fake = mistaken();
     fake.write("how", "wait ");
     let mut session = common::Session::open(&fake, "check day0");
@@ -131,7 +131,7 @@ fn ctrl_c_ends_the_search_and_the_answer_stands() {
 
 #[test]
 #[cfg(unix)]
-fn a_watch_goes_on_if_the_known_mistakes_cannot_be_applied() {
+fn watch_continues_if_known_mistakes_cannot_be_applied() {
     let fake = mistaken();
     let mistakes = fake.read("tests/mistakes/day00.toml");
     fake.write("tests/mistakes/day00.toml", &mistakes.replace("find = \"    1\"", "find = \"7\""));
@@ -147,7 +147,7 @@ fn a_watch_goes_on_if_the_known_mistakes_cannot_be_applied() {
 
 /// The check takes any number; the reference's day 1 takes a `u32`.
 #[test]
-fn a_day_that_passes_and_does_not_fit_is_told() {
+fn a_passing_day_that_breaks_the_engine_build_is_reported() {
     let fake = Fake::new();
     fake.write("src/day00_one.rs", "/// One.\npub fn one() -> u64 {\n    1\n}\n");
     let (out, err, code) = fake.say(&["check", "day0"]);

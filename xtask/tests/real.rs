@@ -166,7 +166,7 @@ fn an_endless_loop_is_stopped_and_named() {
 
 #[test]
 #[ignore = "builds the course"]
-fn what_does_not_compile_is_named() {
+fn check_reports_a_compile_error() {
     let course = Course::open();
     course.write_day_1(&[("let (b, h, t, d) = x.dims4()?;", "let (b, h, t, d) = x.dims4();")]);
     let (text, code) = course.say(&["check", "day1"], "");
@@ -176,7 +176,7 @@ fn what_does_not_compile_is_named() {
 
 #[test]
 #[ignore = "builds the course"]
-fn a_mistake_is_hunted_and_src_is_not_touched() {
+fn hunt_names_its_mistake_without_touching_src() {
     let course = Course::open();
     let before = fs::read(course.root.join("src/day01_attention.rs")).unwrap();
     let probes = "Once upon a time\n--stats -p Lily\nref Once upon a time\nguess\n1\n";

@@ -5,7 +5,7 @@ mod common;
 use common::Fake;
 
 #[test]
-fn written_days_are_yours_and_no_todo_is_reached() {
+fn run_uses_your_finished_days_and_never_reaches_a_todo() {
     let fake = Fake::new();
     let (out, err, code) = fake.say(&["run", "-p", "a b", "--", "--solution"]);
     assert!(
@@ -32,7 +32,7 @@ fn written_days_are_yours_and_no_todo_is_reached() {
 }
 
 #[test]
-fn the_programs_exit_code_and_the_readers_threads_pass_through() {
+fn run_passes_through_the_exit_code_and_thread_count() {
     let fake = Fake::new();
     let mut command = fake.command(&["run", "exit=7"]);
     let (out, _, code) = common::texts(command.env("RAYON_NUM_THREADS", "9").output().unwrap());
@@ -41,7 +41,7 @@ fn the_programs_exit_code_and_the_readers_threads_pass_through() {
 }
 
 #[test]
-fn chat_is_run_with_a_flag_of_its_own() {
+fn chat_runs_the_program_with_the_chat_flag() {
     let fake = Fake::new();
     let (out, err, code) =
         fake.say(&["chat", "--solution", "ref", "--system", "a b", "--", "--mine"]);
@@ -55,7 +55,7 @@ fn chat_is_run_with_a_flag_of_its_own() {
 }
 
 #[test]
-fn a_broken_day_is_named() {
+fn run_names_the_day_that_does_not_compile() {
     let fake = Fake::new();
     fake.write("src/day00_one.rs", "pub fn one() -> u32 { one }");
     let (_, err, code) = fake.say(&["run"]);
@@ -68,7 +68,7 @@ fn a_broken_day_is_named() {
 }
 
 #[test]
-fn bad_usage_says_what_to_do() {
+fn usage_errors_say_what_to_do() {
     let fake = Fake::new();
     let cases: [(&[&str], &str); 5] = [
         (
@@ -92,7 +92,7 @@ fn bad_usage_says_what_to_do() {
 
 /// Nothing is built: the names are those that the program knows.
 #[test]
-fn a_device_that_no_program_knows_is_refused_before_anything_is_built() {
+fn an_unknown_device_is_refused_before_anything_is_built() {
     let fake = Fake::new();
     fake.write("src/main.rs", "this does not compile");
     for command in ["run", "check"] {

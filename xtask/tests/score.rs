@@ -14,7 +14,7 @@ fn course() -> Fake {
 }
 
 #[test]
-fn a_score_is_kept_and_stands_next_to_the_next_one() {
+fn a_score_is_saved_and_shown_beside_the_next_one() {
     let fake = course();
     assert!(fake.say(&["list"]).0.contains("0 of 2 days yours, 0 of 3 tasks; a day's tasks"));
     let (out, err, code) = fake.say(&["list", "--score"]);
@@ -48,7 +48,7 @@ fn a_score_is_kept_and_stands_next_to_the_next_one() {
 }
 
 #[test]
-fn a_damaged_file_loses_no_score_and_a_failing_engine_adds_none() {
+fn damaged_lines_lose_no_scores_and_failed_runs_add_none() {
     let fake = course();
     fake.say(&["list", "--score"]);
     let good = fake.read(SCORES);

@@ -37,7 +37,7 @@ fn nothing_is_lost(fake: &Fake, what: &str) {
 }
 
 #[test]
-fn a_command_that_is_interrupted_loses_nothing() {
+fn an_interrupted_command_loses_nothing() {
     for line in
         ["reset day1 --ref", "reset day1", "reset --undo day1", "stubs --force", "start day1"]
     {
@@ -56,7 +56,7 @@ fn a_command_that_is_interrupted_loses_nothing() {
 }
 
 #[test]
-fn two_commands_at_once_lose_nothing() {
+fn two_concurrent_commands_lose_nothing() {
     let commands = [["reset", "day1"], ["stubs", "--force"], ["give", "day1"]];
     for trial in 0..30 {
         let fake = course();
@@ -92,7 +92,7 @@ fn without_room_nothing_changes() {
 }
 
 #[test]
-fn a_save_while_a_check_runs_is_checked_too() {
+fn a_save_during_a_check_triggers_another_check() {
     let fake = course();
     let right = fake.read(DAY);
     let slow = "{ std::thread::sleep(std::time::Duration::from_secs(2)); sum(one(), one()) + 1 }";

@@ -80,20 +80,20 @@ fn bodies_become_todos_and_helpers_vanish() {
 }
 
 #[test]
-fn unmarked_is_the_reference_without_its_markers() {
+fn unmarked_removes_the_solution_markers() {
     let plain = stubs::unmarked(DAY);
     assert!(!plain.contains("solution>") && plain.contains("    // task 6.1: keep"));
     assert_eq!(plain.lines().count() + 8, DAY.lines().count());
 }
 
 #[test]
-fn windows_line_ends_give_the_same_stub() {
+fn windows_line_endings_give_the_same_stub() {
     let windows = DAY.replace('\n', "\r\n");
     assert_eq!(stubs::stub(&windows).unwrap(), format!("{ALLOW}{STUB}"));
 }
 
 #[test]
-fn tasks_come_in_order_with_title_line_and_further() {
+fn tasks_are_returned_in_order_with_their_details() {
     let tasks = stubs::tasks(DAY).unwrap();
     let ids: Vec<_> = tasks.iter().map(|t| (t.id.as_str(), t.further, t.line)).collect();
     assert_eq!(ids, [("6.1", false, 7), ("6.2", true, 28)]);
@@ -101,7 +101,7 @@ fn tasks_come_in_order_with_title_line_and_further() {
 }
 
 #[test]
-fn a_comment_that_only_starts_like_a_task_is_a_comment() {
+fn a_comment_that_resembles_a_task_stays_a_comment() {
     let source = "// task after task\nfn a() {}\n";
     assert_eq!(stubs::tasks(source).unwrap(), []);
     assert_eq!(stubs::stub(source).unwrap(), format!("{ALLOW}{source}"));
@@ -159,7 +159,7 @@ fn a_region_must_be_a_whole_body_or_whole_items() {
 }
 
 #[test]
-fn a_number_stands_once_and_for_one_day() {
+fn task_numbers_are_unique_and_belong_to_one_day() {
     let body = |id: &str| {
         format!(
             "fn f() {{\n    // task {id}: x\n    // <solution>\n    1\n    // </solution>\n}}\n"
@@ -211,7 +211,7 @@ fn rustfmt(source: &str) -> String {
 }
 
 #[test]
-fn tasks_are_of_the_part_whose_line_is_above_them() {
+fn a_task_belongs_to_the_part_above_it() {
     let task = |id: &str| {
         format!(
             "fn f() {{\n    // task {id}: x\n    // <solution>\n    1\n    // </solution>\n}}\n"

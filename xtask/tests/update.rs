@@ -93,7 +93,7 @@ pub fn four() -> u32 {
 const DAY: &str = "src/day01_two.rs";
 
 #[test]
-fn unwritten_days_follow_and_the_clone_is_clean() {
+fn update_replaces_unwritten_days_and_leaves_a_clean_clone() {
     let course = Clone::new();
     let (out, err, code) = course.mine.say(&["update"]);
     assert!(out.contains("Already up to date with origin.") && code == 0, "{out}{err}");
@@ -110,7 +110,7 @@ fn unwritten_days_follow_and_the_clone_is_clean() {
 }
 
 #[test]
-fn work_that_is_not_committed_stays_and_moved_signatures_are_listed() {
+fn update_keeps_uncommitted_work_and_lists_changed_signatures() {
     let course = Clone::new();
     course.moves_on();
     course.mine.write(DAY, MINE);
@@ -133,7 +133,7 @@ fn work_that_is_not_committed_stays_and_moved_signatures_are_listed() {
 
 /// With some of these settings `git pull` drops a reader's day, or `git merge` merges nothing.
 #[test]
-fn the_readers_settings_change_nothing() {
+fn the_readers_git_settings_do_not_affect_update() {
     for settings in [
         &["pull.rebase=true", "rebase.autoStash=true", "merge.ff=only"][..],
         &["merge.autoStash=true", "merge.ff=false", "pull.twohead=ours", "core.hooksPath=hooks"],
@@ -163,7 +163,7 @@ fn the_readers_settings_change_nothing() {
 
 /// Git in the middle of something else: nothing is changed, and the way out is said.
 #[test]
-fn what_git_has_not_finished_is_named() {
+fn update_reports_an_unfinished_git_operation() {
     for (kind, file, words) in [
         ("rebase", "mine.md", "error: no branch is checked out, as in the middle of a rebase"),
         ("cherry-pick", "mine.md", "error: files of the course have local changes: mine.md\n"),
@@ -193,7 +193,7 @@ fn what_git_has_not_finished_is_named() {
 
 /// The course renames or deletes a day that the reader has begun.
 #[test]
-fn a_begun_day_stays_when_the_course_renames_or_deletes_it() {
+fn update_keeps_a_started_day_that_was_renamed_or_deleted() {
     for (renamed, committed) in [(true, false), (true, true), (false, false), (false, true)] {
         let course = Clone::new();
         course.mine.write(DAY, MINE);
@@ -235,7 +235,7 @@ fn a_begun_day_stays_when_the_course_renames_or_deletes_it() {
 }
 
 #[test]
-fn what_is_in_the_way_is_named_and_nothing_changes() {
+fn update_names_the_obstacle_and_changes_nothing() {
     let course = Clone::new();
     course.moves_on();
     course.mine.write(DAY, MINE);
@@ -282,7 +282,7 @@ fn what_is_in_the_way_is_named_and_nothing_changes() {
 }
 
 #[test]
-fn a_folder_that_is_no_clone_is_told_so() {
+fn update_reports_a_folder_that_is_not_a_clone() {
     let (_, err, code) = Fake::new().say(&["update"]);
     assert!(err.contains("isn't a clone (a downloaded archive?)") && code == 1, "{err}");
 }

@@ -6,7 +6,7 @@ mod common;
 use common::{Fake, Session};
 
 #[test]
-fn a_save_is_checked_and_a_done_day_leads_on() {
+fn watch_checks_each_save_and_advances_when_a_day_is_done() {
     let fake = Fake::new();
     let mut session = Session::open(&fake, "watch");
     session.sees("── day 0: one ──");
@@ -35,7 +35,7 @@ fn a_save_is_checked_and_a_done_day_leads_on() {
 
 /// Day 1 is right, but the engine also needs day 0.
 #[test]
-fn another_days_error_is_named_and_its_repair_is_seen() {
+fn watch_reports_another_days_error_and_notices_its_fix() {
     let fake = Fake::new();
     fake.write("src/day00_one.rs", "pub fn one() -> u32 { x }");
     let mut session = Session::open(&fake, "watch day1");
@@ -50,7 +50,7 @@ fn another_days_error_is_named_and_its_repair_is_seen() {
 }
 
 #[test]
-fn the_keys_do_what_they_say() {
+fn each_watch_key_runs_its_command() {
     let fake = Fake::new();
     let hint = "question = \"which?\"\nidea = \"that\"\nshape = \"x\"\n";
     fake.write("xtask/hints.toml", &format!("[\"1.1\"]\n{hint}"));
@@ -80,7 +80,7 @@ fn the_keys_do_what_they_say() {
 }
 
 #[test]
-fn the_line_of_keys_fits_a_narrow_terminal() {
+fn the_key_legend_fits_in_80_columns() {
     let fake = Fake::new();
     let mut session = Session::open(&fake, "watch");
     session.sees("○ not written       0.1   say one");
@@ -89,7 +89,7 @@ fn the_line_of_keys_fits_a_narrow_terminal() {
 }
 
 #[test]
-fn without_lines_saves_are_waited_for_and_no_color_is_shown() {
+fn watch_without_stdin_waits_for_saves_and_shows_no_color() {
     let fake = Fake::new();
     let mut session = Session::shell(&fake, "exec $XTASK watch < /dev/null");
     let shown = session.sees("q quit, then Enter");
@@ -101,7 +101,7 @@ fn without_lines_saves_are_waited_for_and_no_color_is_shown() {
 }
 
 #[test]
-fn a_device_that_is_not_here_is_refused_before_the_first_check() {
+fn watch_refuses_an_unknown_device_before_the_first_check() {
     let (out, err, code) = Fake::new().say(&["watch", "--device", "tpu"]);
     assert!(err.starts_with("error: unknown device \"tpu\"") && out.is_empty(), "{out}{err}");
     assert_eq!(code, 2);

@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn rust_typed_into_a_chapter_is_a_problem() {
+    fn a_rust_code_block_in_a_chapter_is_a_problem() {
         let found = problems("```rust\n\nlet x = 1;\n```");
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("a.md:3: Rust in the book"), "{found:?}");

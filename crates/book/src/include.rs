@@ -313,7 +313,7 @@ struct Two(u8, u8);
     }
 
     #[test]
-    fn missing_things_are_reported_with_their_line() {
+    fn invalid_directives_are_reported_with_their_line() {
         for (line, want) in [
             ("{{#include gone.rs}}", "a.md:2: gone.rs: "),
             ("{{#include code.rs:gone}}", "a.md:2: code.rs: no `ANCHOR: gone` here"),

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_started_once_a_task_is_written() {
+    fn a_day_counts_as_started_once_one_task_is_written() {
         let reference = "// task 8.1: a\n// <solution>\n1\n// task 8.2: b\n// <solution>\n2\n";
         let todo = |n| format!("// task 8.{n}: x\n    todo!(\n        \"day 8, task {n}: x\"\n)\n");
         assert!(!begun(&(todo(1) + &todo(2)), reference));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_book_gets_its_parts_and_a_still_one_gets_none() {
+    fn live_scripts_are_installed_only_in_a_live_book() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let out = std::env::temp_dir().join(format!("book-tool-live-{}", std::process::id()));
         fs::create_dir_all(&out).unwrap();

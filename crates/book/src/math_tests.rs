@@ -9,7 +9,7 @@ fn rendered(markdown: &str) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn a_formula_in_a_line_becomes_mathml() {
+fn an_inline_formula_becomes_mathml() {
     let (lines, problems) = rendered("so $d_k$ is\n\nnot $a +\nb$ it");
     assert_eq!(problems, [""; 0]);
     let dk = "<msub><mi>d</mi><mi>k</mi></msub>";
@@ -27,7 +27,7 @@ fn code_and_escaped_dollars_are_left_alone() {
 }
 
 #[test]
-fn a_displayed_formula_is_one_block_of_html() {
+fn a_display_formula_becomes_one_html_block() {
     let latex = "$$\n\\begin{aligned}\na &= b \\\\\n- c &= d\n\\end{aligned}\n$$";
     let (lines, problems) = rendered(&format!("x\n{latex}\ny"));
     assert_eq!(problems, [""; 0]);
@@ -37,7 +37,7 @@ fn a_displayed_formula_is_one_block_of_html() {
 }
 
 #[test]
-fn a_displayed_formula_keeps_its_list_or_note() {
+fn a_display_formula_stays_in_its_list_or_blockquote() {
     let (lines, _) = rendered("> x\n> $$\n> y\n> $$\n\n- a\n  $$b$$");
     assert_eq!([&lines[1], &lines[3]], [">", ">"]);
     assert!(lines[2].starts_with("> <div"), "{lines:?}");

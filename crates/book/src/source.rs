@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_left_open_is_a_problem() {
+    fn an_unclosed_fence_is_a_problem() {
         let mut problems = Problems::default();
         Page::new("a.md", "x\n```rust\ny\n").code_blocks(&mut problems);
         assert_eq!(problems.list(), ["a.md:2: this code block never ends"]);
     }
 
     #[test]
-    fn an_offset_leads_back_to_its_line() {
+    fn an_offset_maps_back_to_its_line() {
         let page = Page::new("a.md", "one\ntwo\nthree");
         let text = page.text();
         assert_eq!(page.at(&text, text.find("three").unwrap()).line, 3);

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_device_may_follow_an_equals_sign() {
+    fn the_device_flag_accepts_an_equals_sign() {
         for (line, want) in [
             ("engine --device cuda --runs 3", Some("cuda")),
             ("engine --device=cuda --runs 3", Some("cuda")),

@@ -521,7 +521,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_time_of_a_batch_is_not_added_up() {
+    fn batch_time_is_not_summed_over_its_texts() {
         let row = |flag: &str| Row {
             name: String::new(),
             source: Source::Engine(vec![flag.to_string()]),

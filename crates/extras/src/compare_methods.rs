@@ -121,7 +121,7 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn another_model_has_no_draft_model_unless_one_is_named() {
+    fn other_models_get_no_draft_model_unless_one_is_given() {
         let drafts = |flags: &[&str]| {
             let args = Cli::parse_from(["compare", "--methods"].iter().chain(flags)).args;
             methods(&args).iter().any(|(name, _)| *name == "drafts by a model")

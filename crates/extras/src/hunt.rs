@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_that_end_in_p_belong_to_the_flags() {
+    fn flags_ending_in_p_are_not_taken_for_prompts() {
         for (line, flags, texts) in [
             ("Once upon a time", "", &["Once upon a time"][..]),
             ("-p Once -p The dog", "", &["Once", "The dog"]),

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copy_is_another_package() {
+    fn the_copy_has_a_different_package_version() {
         let ours = course().read("Cargo.toml").unwrap();
         let copy = another_version(&ours);
         let version = |manifest: &str| -> String {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copy_has_what_cargo_needs() {
+    fn the_copy_contains_exactly_the_files_cargo_needs() {
         let root = std::env::temp_dir().join(format!("candecode-copy-{}", std::process::id()));
         let (build, course) = (root.join("build"), root.join("build/course"));
         let needed = ["Cargo.toml", "src/lib.rs", ".cargo/config.toml", "book/Cargo.toml"];
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_of_every_day_changes_its_reference() {
+    fn every_mistake_changes_the_reference_solution() {
         let repo = course();
         for day in &repo.days {
             let source = repo.read(&day.solution()).unwrap();

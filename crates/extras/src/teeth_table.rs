@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_without_rows_proves_nothing() {
+    fn a_teeth_table_without_rows_fails() {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
         let repo = Repo::open(std::path::Path::new(root)).unwrap();
         let sum = show(&repo, &DayRun::of(&repo.days[0], vec![])).unwrap();

@@ -61,7 +61,7 @@ mod tests {
     use super::top_logprobs;
 
     #[test]
-    fn the_largest_come_first_and_ties_go_to_the_smaller_id() {
+    fn top_logprobs_are_sorted_and_ties_go_to_the_smaller_id() {
         let logprobs = [-3.0, -1.0, f32::NEG_INFINITY, -1.0, -2.0];
         assert_eq!(top_logprobs(&logprobs, 3), [(1, -1.0), (3, -1.0), (4, -2.0)]);
         assert_eq!(top_logprobs(&logprobs, 1), [(1, -1.0)]);

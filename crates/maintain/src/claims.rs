@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_contradicted_from_either_side() {
+    fn a_claim_fails_below_its_minimum_or_above_its_maximum() {
         assert!(claim(1.3, None).holds(9.0) && !claim(1.3, None).holds(1.0));
         assert!(claim(1.3, Some(2.0)).holds(1.5) && !claim(1.3, Some(2.0)).holds(2.5));
         assert!(!claim(1.3, None).holds(f64::NAN));

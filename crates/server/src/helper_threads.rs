@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_an_error_of_the_server() {
+    fn a_panic_becomes_a_server_error() {
         let lane = Lane::new(1, "the work");
         let refused = runtime().block_on(lane.run::<()>(|| panic!("on purpose"))).unwrap_err();
         assert_eq!(refused.status, 500);

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stale_cache_is_told_apart_from_an_error_of_the_readers() {
+    fn a_stale_build_cache_is_not_mistaken_for_a_readers_error() {
         let lld =
             "rust-lld: error: undefined hidden symbol: anon.18cc6ee7.1.llvm.16499941698224808006";
         assert!(is_stale("linking with `cc` failed: exit status: 1", lld));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_an_error_is_named() {
+    fn compile_errors_are_located_by_file_and_line() {
         let day = "src/day06_generate.rs";
         let text = explain(&broken(&[(day, 9)]));
         assert!(text.starts_with("The error is in src/day06_generate.rs, line 9. Days"), "{text}");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_in_a_macro_is_where_it_was_called() {
+    fn an_error_in_a_macro_is_located_at_the_call_site() {
         let inner = serde_json::json!({"file_name": "/rustc/macros.rs", "line_start": 7,
             "expansion": {"span": {"file_name": "src\\day01_attention.rs", "line_start": 4, 
             "expansion": null}}});

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_harness_says_of_a_failure_is_not_the_readers_output() {
+    fn own_output_excludes_the_harness_failure_message() {
         let output = "one\ntwo\nError: task 6.1 · x\n  got 3\n\n";
         assert_eq!(own_output(output, "task 6.1 · x\n  got 3"), "one\ntwo");
         assert_eq!(own_output("a\n\nthread 'x' (7) panicked at tests/a.rs:3:\n", ""), "a");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_from_the_list() {
+    fn list_returns_tests_but_not_benchmarks() {
         assert_eq!(list("task_6_1_a: test\nb: benchmark\n"), ["task_6_1_a"]);
     }
 }

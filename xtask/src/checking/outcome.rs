@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_line_counts_and_broken_lines_do_not() {
+    fn the_worst_status_wins_and_broken_lines_are_ignored() {
         let text = "{\"test\":\"a\",\"status\":\"failed\",\"message\":\"m\"}\n\
                     {\"test\":\"a\",\"status\":\"passed\",\"message\":\"\"}\n\
                     {\"test\":\"b\",\"status\":\"unwri";
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn every_status_is_read_as_it_is_written() {
+    fn every_status_round_trips_through_its_name() {
         for (status, name, ..) in STATUSES {
             assert_eq!((status.name(), Status::parse(name)), (name, Some(status)));
         }

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_models_of_the_checks_are_inputs() {
+    fn only_models_used_by_checks_count_as_inputs() {
         let root = std::env::temp_dir().join(format!("candecode-inputs-{}", std::process::id()));
         let repo = Repo { root: root.clone(), days: vec![] };
         let key_with = |path: &str| {

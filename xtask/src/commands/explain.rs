@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_and_a_pasted_message_find_their_section() {
+    fn explain_finds_the_section_for_a_word_or_pasted_message() {
         let page = include_str!("../../../book/src/when_something_goes_wrong.md");
         let sections = sections(page);
         let titles = |query: &str| -> Vec<&str> {

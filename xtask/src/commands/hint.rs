@@ -159,7 +159,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn every_task_has_its_hints_and_there_are_no_others() {
+    fn every_task_has_its_hints_and_every_hint_has_a_task() {
         let repo = Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
         let mut hints = read(&repo).unwrap();
         for task in repo.days.iter().flat_map(|day| repo.tasks(day).unwrap()) {

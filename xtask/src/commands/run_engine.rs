@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_name_that_is_nowhere_here_may_be_downloaded() {
+    fn only_names_not_found_locally_need_the_network() {
         let repo = Repo { root: Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), days: vec![] };
         let may = |args: &[&str]| {
             let args: Vec<OsString> = args.iter().map(OsString::from).collect();

@@ -57,7 +57,7 @@ fn delta(index: usize, text: &str, finish: Option<FinishReason>) -> ChoiceDelta 
 }
 
 #[test]
-fn as_the_official_client_has_it() {
+fn answers_match_the_official_client() {
     let text = std::fs::read_to_string("../../tests/oracle/day20.json").unwrap();
     let mut oracle: Value = serde_json::from_str(&text).unwrap();
     let cases: Vec<Golden> = serde_json::from_value(oracle["answers"].take()).unwrap();
@@ -116,7 +116,7 @@ fn json_has_no_line_separators() {
 }
 
 #[test]
-fn a_stream_that_fails_ends() {
+fn a_failed_stream_sends_an_error_event_and_done() {
     let error = json!({"error": {"message": "the device is lost", "type": "server_error",
                                  "param": null, "code": null}});
     let stream = Reply::failed(&ApiError::failed("the device is lost"));
@@ -124,7 +124,7 @@ fn a_stream_that_fails_ends() {
 }
 
 #[test]
-fn a_token_is_spelled_with_its_bytes_and_a_logprob_that_json_has() {
+fn token_logprobs_include_bytes_and_are_finite() {
     let tokenizer = candecode::formats::read_tokenizer("../../models/story-3m".as_ref()).unwrap();
     let piece = |id, logprob| {
         let top = vec![(65, -0.25), (128, -9998.0)];
@@ -150,7 +150,7 @@ fn a_token_is_spelled_with_its_bytes_and_a_logprob_that_json_has() {
 }
 
 #[test]
-fn an_error_of_the_loop_has_a_status() {
+fn each_loop_error_maps_to_an_http_status() {
     for (error, status, words) in [
         (JobError::Busy, 429, "the queue is full"),
         (JobError::Closing, 503, "shutting down"),

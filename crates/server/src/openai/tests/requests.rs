@@ -66,7 +66,7 @@ fn every_documented_field_has_a_rule() {
 }
 
 #[test]
-fn a_field_is_read_or_refused_or_noted() {
+fn each_field_is_read_refused_or_listed_as_ignored() {
     let unknown = [json!(true), json!(7.5), json!("x"), json!(["x"]), json!({"x": 1})];
     for endpoint in [Completions, Chat] {
         let neutral = parse(endpoint, &json!({})).unwrap();
@@ -106,7 +106,7 @@ fn a_field_is_read_or_refused_or_noted() {
 }
 
 #[test]
-fn sampling_parameters_have_openais_names_defaults_and_vllms_extensions() {
+fn sampling_parameters_follow_openai_and_vllm() {
     let own = defaults(16);
     assert_eq!(parse(Chat, &json!({})).unwrap().params, defaults(usize::MAX));
     for (asked, want) in [
@@ -185,7 +185,7 @@ fn sampling_parameters_have_openais_names_defaults_and_vllms_extensions() {
 }
 
 #[test]
-fn what_is_out_of_range_or_too_much_is_refused() {
+fn out_of_range_or_oversized_values_are_refused() {
     let long = "A".repeat(900_000);
     let ids: Vec<u32> = (0..1500).collect();
     let bias: serde_json::Map<_, _> = ids.iter().map(|id| (id.to_string(), json!(1))).collect();
@@ -267,7 +267,7 @@ fn what_is_out_of_range_or_too_much_is_refused() {
 }
 
 #[test]
-fn values_that_stand_for_nothing_are_nothing() {
+fn neutral_values_parse_as_if_absent() {
     for (endpoint, nothing) in [
         (Completions, json!({"model": ""})),
         (Completions, json!({"logprobs": false})),
@@ -320,7 +320,7 @@ fn a_whole_request() {
 }
 
 #[test]
-fn prompts_and_messages_have_several_forms() {
+fn each_prompt_and_message_form_is_parsed_or_refused() {
     let text = |text: &str| PromptInput::Text(text.to_string());
     for (prompt, want) in [
         (json!("Once"), vec![text("Once")]),
@@ -381,7 +381,7 @@ fn prompts_and_messages_have_several_forms() {
 }
 
 #[test]
-fn no_name_has_two_rules() {
+fn no_request_field_has_two_rules() {
     let mut names: Vec<&str> = READ.iter().map(|(name, _)| *name).collect();
     for (_, more) in WITHOUT_EFFECT.iter().chain(REFUSED) {
         names.extend(*more);
