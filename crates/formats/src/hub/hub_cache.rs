@@ -53,7 +53,7 @@ fn named(variable: &str) -> Option<PathBuf> {
     }
 }
 
-/// Returns the token that `huggingface-cli login` stored, if any. `HF_HUB_CACHE` doesn't move it.
+/// Returns the token that `hf auth login` stored, if any. `HF_HUB_CACHE` doesn't move it.
 #[cfg(feature = "hub")]
 pub fn token() -> Option<String> {
     let token = fs::read_to_string(home()?.join("token")).ok()?;
