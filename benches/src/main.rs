@@ -25,6 +25,7 @@ mod times;
 
 use anyhow::{bail, ensure, Result};
 use candecode::kernels;
+use candecode::kit::error::{usage, Usage};
 use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -125,7 +126,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
         }
     }
 }
@@ -138,13 +139,14 @@ fn run(args: &Args) -> Result<()> {
         let has_device = matches!(args.what.as_deref(), Some("engine" | "serve"));
         ensure!(
             has_device,
-            "--device works with engine and serve; the others measure the CPU's kernels"
+            usage("--device works with engine and serve; the others measure the CPU's kernels")
         );
-        ensure!(!args.save, "the book shows only measurements on the CPU: omit --save");
+        ensure!(!args.save, usage("the book shows only measurements on the CPU: omit --save"));
     }
     let fixed = ["roofline", "day19", "19", "day23", "23", "quality", "serve"];
     if let Some(what) = args.what.as_deref().filter(|what| fixed.contains(what)) {
-        ensure!(args.rounds.is_none(), "bench {what} has no rounds: omit --rounds");
+        let message = format!("bench {what} has no rounds: omit --rounds");
+        ensure!(args.rounds.is_none(), usage(message));
     }
     eprintln!("Close other programs, because they affect the measurements.");
     match args.what.as_deref() {
@@ -163,11 +165,11 @@ fn run(args: &Args) -> Result<()> {
             let number = what.strip_prefix("day").unwrap_or(what);
             match DAYS.iter().find(|day| number == day.0.to_string()) {
                 Some(day) => measure(args, day.1, day.2),
-                None => bail!(
+                None => bail!(usage(format!(
                     "no benchmark {what:?}; choose day10, day12, day13, day14, day15, day17, \
                      day18, day19, day21, day22, day23, day24, parts, paged, engine, roofline, \
                      quality or serve"
-                ),
+                ))),
             }
         }
     }

@@ -220,7 +220,7 @@ pub fn a_tiny_temperature_is_nearly_greedy(day: &Day) -> Outcome {
         ([-9.0, -2.0, -3.0], [0.0, 1.0, 0.0]),
         ([7.0, 7.0, 1.0], [0.5, 0.5, 0.0]),
     ] {
-        for t in [1e-3, 1e-37, 1e-38] {
+        for t in [1e-3, 1e-37, 1e-38, 1e-39] {
             let mut got = logits;
             (day.temperature)(&mut got, t)?;
             let input = format!("{logits:?} at temperature {t:e}, then softmax");

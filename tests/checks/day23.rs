@@ -319,6 +319,11 @@ pub fn a_long_prompt_resumes_where_it_stopped(day: &Day) -> Outcome {
         .likely("a sequence still needs its tokens minus those in the cache")
 }
 
+/// Returns the last plan of a script, and the ids of those that run and wait in the end.
+fn plan_and_end(seen: Vec<Seen>) -> (Vec<Part>, (Vec<usize>, Vec<usize>)) {
+    (plan(&seen), seen.last().map(ids).unwrap_or_default())
+}
+
 pub fn the_youngest_sequence_is_preempted_first(day: &Day) -> Outcome {
     // Prompts that exactly fill their blocks, so that the next token of each needs a new block.
     for (blocks, lens, want, left, waits) in [
@@ -329,16 +334,22 @@ pub fn the_youngest_sequence_is_preempted_first(day: &Day) -> Outcome {
         (3, vec![4, 3, 4], vec![(0, 4, 1), (1, 3, 1)], vec![0, 1], vec![2]),
     ] {
         let script = [running(&lens), vec![Do::PlanRunning(99)]].concat();
-        let seen = planned(day, blocks, (1000, 9), script)?;
-        let end = seen.last().map(ids).unwrap_or_default();
+        let seen = planned(day, blocks, (1000, 9), script);
         let input = format!(
             "{blocks} blocks of 4; prompts of {lens:?} run, and each needs 1 more position: plan, \
              (running, waiting)"
         );
-        equal(&input, Ok((plan(&seen), end)), &(want, (left, waits)))
+        equal(&input, seen.map(plan_and_end), &(want, (left, waits)))
             .likely("the oldest continues; the youngest is preempted to make room")?;
     }
-    Ok(())
+    // The youngest gives way to itself, even if its own blocks aren't enough for what it lacks.
+    let begun = Do::Run(Ask::new(1, 20, 20), 4, None);
+    let script = vec![Do::Run(Ask::new(0, 4, 20), 4, Some(77)), begun, Do::PlanRunning(99)];
+    let seen = planned(day, 3, (1000, 9), script);
+    let input = "3 blocks of 4; a prompt of 4 runs and has a new token, and of a prompt of 20, 4 \
+                 tokens are computed: plan, (running, waiting)";
+    equal(input, seen.map(plan_and_end), &(vec![(0, 4, 1)], (vec![0], vec![1])))
+        .likely("the oldest continues; the youngest is preempted, and no other")
 }
 
 // 23.4
