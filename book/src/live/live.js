@@ -89,10 +89,10 @@
                 files.forEach(write);
                 lessons.open_model();
             });
-            if (opened.broken) {
-                // A day that the model needs is not written yet. Some figures need no model.
+            if (opened.error) {
+                // A day that the model needs isn't written yet, or fails. Some figures need no model.
                 closed = opened.error;
-                lessons = await instance();
+                if (opened.broken) lessons = await instance();
             }
             return { started: true };
         };
