@@ -169,6 +169,31 @@ fn bytes_of_a_batch_and_of_a_shape_the_reader_enters() {
     assert!(ask(question([0, 8, 128])).unwrap_err().starts_with("your model: 1 to"));
 }
 
+/// Llama 3 8B on day 16's laptop, with 16 rows of 1,024 positions: 172 ms, as in the chapter. The
+/// time is the sum over the stages of the longer of their two times.
+#[test]
+fn the_times_of_the_stages_add_up() {
+    for (bandwidth, peak, rows, past) in
+        [(1e11, 3.6e12, 16, 1023), (3.35e12, 9.89e14, 512, 256), (5.46e11, 1.7e13, 32, 128)]
+    {
+        let question = json!({
+            "ask": "roofline", "model": "Llama 3 8B", "bandwidth": bandwidth, "peak": peak,
+            "weight_bytes": 2.0, "cache_bytes": 2.0, "rows": rows, "new": 1, "past": past,
+        });
+        let answer = ask(question).unwrap();
+        let number = |value: &Value| value.as_f64().unwrap();
+        let stages = answer["stages"].as_array().unwrap().iter();
+        let sum: f64 = stages
+            .map(|s| (number(&s["bytes"]) / bandwidth).max(number(&s["operations"]) / peak))
+            .sum();
+        let seconds = number(&answer["seconds"]);
+        assert!((sum - seconds).abs() < 1e-9, "{sum} {seconds}");
+        if rows == 16 {
+            assert_eq!((seconds * 1e3).round(), 172.0);
+        }
+    }
+}
+
 #[test]
 fn bad_texts_get_clear_errors() {
     open();
