@@ -169,6 +169,24 @@ fn bytes_of_a_batch_and_of_a_shape_the_reader_enters() {
     assert!(ask(question([0, 8, 128])).unwrap_err().starts_with("your model: 1 to"));
 }
 
+/// The best text ends at once. A single beam stops there, as greedy decoding does, and with two
+/// beams it stays the best.
+#[test]
+fn a_beam_that_has_ended_can_be_the_best() {
+    open();
+    let search = |beams: usize| {
+        let text = "They lived happily ever after.";
+        ask(json!({ "ask": "beams", "text": text, "beams": beams, "steps": 7 })).unwrap()
+    };
+    let greedy = search(1);
+    assert_eq!(greedy["steps"].as_array().unwrap().len(), 1, "{greedy}");
+    assert_eq!(greedy["over"], true);
+    for answer in [greedy, search(2)] {
+        assert_eq!(answer["best"], json!(["<|endoftext|>"]));
+        assert_eq!(answer["ended"], true);
+    }
+}
+
 /// Llama 3 8B on day 16's laptop, with 16 rows of 1,024 positions: 172 ms, as in the chapter. The
 /// time is the sum over the stages of the longer of their two times.
 #[test]
