@@ -169,6 +169,23 @@ fn bytes_of_a_batch_and_of_a_shape_the_reader_enters() {
     assert!(ask(question([0, 8, 128])).unwrap_err().starts_with("your model: 1 to"));
 }
 
+/// Rows keep their numbers when one before them is empty, and a row too long for the figure is
+/// refused: its mask would have hundreds of thousands of cells.
+#[test]
+fn rows_of_a_batch_are_numbered_and_limited() {
+    open();
+    let batch = |prompts: [&str; 3]| {
+        ask(json!({ "ask": "batch", "prompts": prompts, "side": "left", "masked": true }))
+    };
+    let answer = batch(["", "Lily", "Tom had a"]).unwrap();
+    let numbers: Vec<&Value> =
+        answer["rows"].as_array().unwrap().iter().map(|row| &row["row"]).collect();
+    assert_eq!(json!(numbers), json!([1, 2]));
+    let long = "Tom had a red ball. ".repeat(20);
+    let error = batch(["Lily", &long, ""]).unwrap_err();
+    assert!(error.starts_with("row 1 has ") && error.ends_with("room for 24"), "{error}");
+}
+
 /// The best text ends at once. A single beam stops there, as greedy decoding does, and with two
 /// beams it stays the best.
 #[test]
