@@ -151,6 +151,28 @@ fn the_rail_keeps_a_word_out_of_the_text() {
     assert!(answer["railed"].as_array().unwrap().iter().any(|step| turned(&step)));
 }
 
+/// At the end of a text, the automaton for whole words is still waiting; and it reads only the
+/// beginning of a long text.
+#[test]
+fn the_walk_says_what_it_does_not_know() {
+    open();
+    let walk = |text: &str, whole: bool| {
+        let question = json!({
+            "ask": "spelling", "word": "happy", "text": text, "whole": whole, "prompt": "Tom",
+            "new": 1,
+        });
+        let answer = ask(question).unwrap();
+        let broken = answer["walk"].as_array().unwrap().iter().any(|step| step["broken"] == true);
+        (broken, answer["undecided"] == true, answer["cut"] == true)
+    };
+    assert!(walk("Tom was happy", false).0);
+    assert_eq!(walk("Tom was happy", true), (false, true, false));
+    assert_eq!(walk("Tom was happy.", true), (true, false, false));
+    assert_eq!(walk("Tom was sad", true), (false, false, false));
+    let long = format!("{}happy", "sad ".repeat(60));
+    assert_eq!(walk(&long, true), (false, false, true));
+}
+
 /// The cache of Llama 3 8B with 64 rows of 8,192 positions has more bytes than a page can count in
 /// 32 bits.
 #[test]
@@ -167,6 +189,23 @@ fn bytes_of_a_batch_and_of_a_shape_the_reader_enters() {
     assert_eq!(bytes[1]["all"], bytes[3]["all"], "Llama 3 8B has this shape");
     assert_eq!(bytes[3]["all"], 64.0 * 8192.0 * 131072.0);
     assert!(ask(question([0, 8, 128])).unwrap_err().starts_with("your model: 1 to"));
+}
+
+/// A low temperature drops no token, not even those whose probabilities round to 0 in f32.
+#[test]
+fn temperature_leaves_every_token() {
+    open();
+    let question = json!({
+        "ask": "sampler", "text": "Once upon a", "order": ["temperature", "top_p"],
+        "temperature": 0.1, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition": 1.0,
+        "presence": 0.0, "frequency": 0.0, "bars": 2048, "seed": 1, "draws": 0,
+    });
+    let answer = ask(question).unwrap();
+    let bars = answer["bars"].as_array().unwrap();
+    assert!(bars.iter().any(|bar| bar["after"] == 0.0));
+    assert!(bars.iter().all(|bar| bar["dropped"].is_null()));
+    assert_eq!(answer["kept"], answer["vocab"]);
+    assert!((answer["mass"].as_f64().unwrap() - 1.0).abs() < 1e-4, "{}", answer["mass"]);
 }
 
 /// Rows keep their numbers when one before them is empty, and a row too long for the figure is

@@ -24,8 +24,8 @@ pub struct Question {
 /// Maximum number of tokens per row that fit in the figure.
 const MOST: usize = 24;
 
-/// Returns each row's number, ids, positions and mask, and its next token compared with the one the prompt
-/// produces on its own.
+/// Returns each row's number, ids, positions and mask, and its next token compared with the one the
+/// prompt produces on its own.
 pub fn answer(q: Question) -> Answer {
     let model = model::transformer()?;
     let mut rows = Vec::new();
