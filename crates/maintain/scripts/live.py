@@ -212,7 +212,7 @@ HURRY = """async (name) => {
         const { left, top } = drag.getBoundingClientRect();
         for (const [kind, by] of [['pointerdown', 9], ['pointermove', 30 * (turn % 5)], ['pointerup', 30]])
           (kind === 'pointerdown' ? drag : window).dispatchEvent(
-            new PointerEvent(kind, { bubbles: true, cancelable: true, clientX: left + by, clientY: top + by }));
+            new PointerEvent(kind, { bubbles: true, cancelable: true, isPrimary: true, buttons: 1, clientX: left + by, clientY: top + by }));
       }
       turn += 1;
     }
