@@ -337,6 +337,13 @@ def seen(browser, page_name, names, view, first, args):
             drive(page, name, touch, say)
             fits(page, name, say)
             picture(page, name, args.out, f"{called}-driven")
+            back = page.locator(f'.live[data-live="{name}"] .live-back')
+            if back.count():
+                back.click()
+                box = page.locator(f'figure:has(.live[data-live="{name}"]) > svg').bounding_box()
+                if not box or box["x"] + box["width"] > width + 1:
+                    say(f"{name}: the still picture next to the figure is missing or wider than the window: {box}")
+                back.click()
             if first:
                 hurry(page, name)
                 bad_input(page, name, say)
