@@ -89,10 +89,10 @@
                 files.forEach(write);
                 lessons.open_model();
             });
-            if (opened.broken) {
-                // A day that the model needs is not written yet. Some figures need no model.
+            if (opened.error) {
+                // A day that the model needs isn't written yet, or fails. Some figures need no model.
                 closed = opened.error;
-                lessons = await instance();
+                if (opened.broken) lessons = await instance();
             }
             return { started: true };
         };
@@ -318,11 +318,17 @@
                 return [(event.clientX - frame.left) * scale, (event.clientY - frame.top) * scale];
             };
             element.addEventListener('pointerdown', (event) => {
+                if (event.button !== 0 || !event.isPrimary) return;
                 event.preventDefault();
                 const home = this.svg.parentElement;
                 if (!home) return;
-                const moved = (event) => move(...place(event, home));
-                const ended = () => {
+                const moved = (event) => {
+                    if (!event.isPrimary) return; // a second finger
+                    if (event.buttons) move(...place(event, home));
+                    else ended(event); // a menu has kept the release
+                };
+                const ended = (event) => {
+                    if (!event.isPrimary) return;
                     window.removeEventListener('pointermove', moved);
                     window.removeEventListener('pointerup', ended);
                     window.removeEventListener('pointercancel', ended);

@@ -21,10 +21,11 @@ pub fn anchored(all: &[&str], name: &str) -> Result<Range<usize>, String> {
     }
 }
 
-/// Returns the lines of a function's signature, through the one that ends in `{` or `;`.
+/// Returns the lines of a function's signature, through the one that ends in `{`, `;` or, if the
+/// whole function is on one line, `}`.
 pub fn signature(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String> {
     let start = find(all, &["fn"], name)?;
-    let ends = |i: &usize| all[*i].ends_with('{') || all[*i].ends_with(';');
+    let ends = |i: &usize| all[*i].ends_with(['{', ';', '}']);
     let end = (start..all.len()).find(ends).ok_or("can't find this signature's end")?;
     Ok(above(all, start, docs)..end + 1)
 }
@@ -41,8 +42,8 @@ pub fn item(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String
     if !all[opened].ends_with('{') {
         return Ok(above(all, start, docs)..opened + 1);
     }
-    let end =
-        (opened..all.len()).find(|&i| all[i] == closing).ok_or("can't find this item's end")?;
+    let closes = |i: &usize| all[*i].strip_suffix(';').unwrap_or(all[*i]) == closing;
+    let end = (opened..all.len()).find(closes).ok_or("can't find this item's end")?;
     Ok(above(all, start, docs)..end + 1)
 }
 

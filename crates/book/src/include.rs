@@ -141,6 +141,13 @@ fn included(
     let (&[kind, target] | &[kind, target, "docs"]) = &words[..] else {
         return Err(format!("cannot parse {directive:?}: expected {{{{#include FILE:ANCHOR}}}}"));
     };
+    let docs = words.len() == 3;
+    if matches!(kind, "live" | "map" | "variant") {
+        return Err(format!("{{{{#{kind}}}}} can't be in a quotation: remove the `>` before it"));
+    }
+    if kind == "include" && docs {
+        return Err("{{#include}} doesn't take `docs`: move the anchor above the docs".into());
+    }
     let (file, part) = match target.split_once(':') {
         Some((file, part)) => (file, Some(part)),
         None => (target, None),
@@ -149,7 +156,6 @@ fn included(
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{file}: {e}"))?;
     let shown = shown_name(&path, root);
     let all: Vec<&str> = text.lines().collect();
-    let docs = words.len() == 3;
     let range = match (kind, part) {
         ("include", None) => 0..all.len(),
         ("include", Some(part)) => anchored(&all, part).map_err(|e| format!("{shown}: {e}"))?,
@@ -175,7 +181,9 @@ fn included(
     lines.retain(|line| !is_marker(&line.text));
     if kind == "signature" {
         if let Some(last) = lines.last_mut() {
-            last.text = last.text.trim_end_matches(" {").to_string();
+            // A function that fits on one line has its body there, too.
+            let end = last.text.find(" {").unwrap_or(last.text.len());
+            last.text.truncate(end);
         }
     }
     if file.ends_with(".svg") {
@@ -222,6 +230,11 @@ pub fn long<T>(
 /// Two.
 #[a]
 struct Two(u8, u8);
+fn one(&self) -> usize { 3 }
+const LIST: T = T {
+    a: 1,
+};
+fn last() {}
 ";
 
     fn page(text: &str) -> (Vec<String>, Vec<String>) {
@@ -254,6 +267,8 @@ struct Two(u8, u8);
         );
         let lines = page("{{#signature code.rs:add docs}}").0;
         assert_eq!(lines, ["/// Adds.", "pub fn add(a: u32) -> u32"]);
+        assert_eq!(page("{{#signature code.rs:one}}").0, ["fn one(&self) -> usize"]);
+        assert_eq!(page("{{#signature code.rs:last}}").0, ["fn last()"]);
     }
 
     #[test]
@@ -266,6 +281,7 @@ struct Two(u8, u8);
             ["/// Two.", "#[a]", "struct Two(u8, u8);"]
         );
         assert_eq!(page("{{#item code.rs:Two}}").0, ["#[a]", "struct Two(u8, u8);"]);
+        assert_eq!(page("{{#item code.rs:LIST}}").0, ["const LIST: T = T {", "    a: 1,", "};"]);
     }
 
     #[test]
@@ -321,6 +337,8 @@ struct Two(u8, u8);
             ("{{#signature code.rs:gone}}", "a.md:2: code.rs: no fn called `gone`"),
             ("see {{#include code.rs}}", "a.md:2: a {{#…}} must be on its own line"),
             ("{{#title x}}", "a.md:2: "),
+            ("{{#include code.rs:core docs}}", "a.md:2: {{#include}} doesn't take `docs`"),
+            ("> {{#map day10}}", "a.md:2: {{#map}} can't be in a quotation"),
         ] {
             let (_, problems) = page(&format!("\n{line}"));
             assert_eq!(problems.len(), 1, "{line}");

@@ -26,6 +26,9 @@ thread_local! {
 /// them.
 #[no_mangle]
 pub extern "C" fn reserve(len: usize) -> *mut u8 {
+    // Set here because every question starts with this call, even if no model could be opened.
+    #[cfg(target_arch = "wasm32")]
+    std::panic::set_hook(Box::new(|info| ANSWER.set(words::of_panic(info))));
     let mut buffer = vec![0; len];
     let address = buffer.as_mut_ptr();
     BUFFERS.with_borrow_mut(|buffers| buffers.push(buffer));
@@ -37,8 +40,6 @@ pub extern "C" fn reserve(len: usize) -> *mut u8 {
 #[no_mangle]
 pub extern "C" fn open_model() {
     ANSWER.take();
-    #[cfg(target_arch = "wasm32")]
-    std::panic::set_hook(Box::new(|info| ANSWER.set(words::of_panic(info))));
     let buffers = BUFFERS.take();
     ANSWER.set(words::answer(match <[Vec<u8>; 3]>::try_from(buffers) {
         Ok([config, tokenizer, weights]) => model::open(&config, &tokenizer, weights),

@@ -151,6 +151,28 @@ fn the_rail_keeps_a_word_out_of_the_text() {
     assert!(answer["railed"].as_array().unwrap().iter().any(|step| turned(&step)));
 }
 
+/// At the end of a text, the automaton for whole words is still waiting; and it reads only the
+/// beginning of a long text.
+#[test]
+fn the_walk_says_what_it_does_not_know() {
+    open();
+    let walk = |text: &str, whole: bool| {
+        let question = json!({
+            "ask": "spelling", "word": "happy", "text": text, "whole": whole, "prompt": "Tom",
+            "new": 1,
+        });
+        let answer = ask(question).unwrap();
+        let broken = answer["walk"].as_array().unwrap().iter().any(|step| step["broken"] == true);
+        (broken, answer["undecided"] == true, answer["cut"] == true)
+    };
+    assert!(walk("Tom was happy", false).0);
+    assert_eq!(walk("Tom was happy", true), (false, true, false));
+    assert_eq!(walk("Tom was happy.", true), (true, false, false));
+    assert_eq!(walk("Tom was sad", true), (false, false, false));
+    let long = format!("{}happy", "sad ".repeat(60));
+    assert_eq!(walk(&long, true), (false, false, true));
+}
+
 /// The cache of Llama 3 8B with 64 rows of 8,192 positions has more bytes than a page can count in
 /// 32 bits.
 #[test]
@@ -167,6 +189,83 @@ fn bytes_of_a_batch_and_of_a_shape_the_reader_enters() {
     assert_eq!(bytes[1]["all"], bytes[3]["all"], "Llama 3 8B has this shape");
     assert_eq!(bytes[3]["all"], 64.0 * 8192.0 * 131072.0);
     assert!(ask(question([0, 8, 128])).unwrap_err().starts_with("your model: 1 to"));
+}
+
+/// A low temperature drops no token, not even those whose probabilities round to 0 in f32.
+#[test]
+fn temperature_leaves_every_token() {
+    open();
+    let question = json!({
+        "ask": "sampler", "text": "Once upon a", "order": ["temperature", "top_p"],
+        "temperature": 0.1, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition": 1.0,
+        "presence": 0.0, "frequency": 0.0, "bars": 2048, "seed": 1, "draws": 0,
+    });
+    let answer = ask(question).unwrap();
+    let bars = answer["bars"].as_array().unwrap();
+    assert!(bars.iter().any(|bar| bar["after"] == 0.0));
+    assert!(bars.iter().all(|bar| bar["dropped"].is_null()));
+    assert_eq!(answer["kept"], answer["vocab"]);
+    assert!((answer["mass"].as_f64().unwrap() - 1.0).abs() < 1e-4, "{}", answer["mass"]);
+}
+
+/// Rows keep their numbers when one before them is empty, and a row too long for the figure is
+/// refused: its mask would have hundreds of thousands of cells.
+#[test]
+fn rows_of_a_batch_are_numbered_and_limited() {
+    open();
+    let batch = |prompts: [&str; 3]| {
+        ask(json!({ "ask": "batch", "prompts": prompts, "side": "left", "masked": true }))
+    };
+    let answer = batch(["", "Lily", "Tom had a"]).unwrap();
+    let numbers: Vec<&Value> =
+        answer["rows"].as_array().unwrap().iter().map(|row| &row["row"]).collect();
+    assert_eq!(json!(numbers), json!([1, 2]));
+    let long = "Tom had a red ball. ".repeat(20);
+    let error = batch(["Lily", &long, ""]).unwrap_err();
+    assert!(error.starts_with("row 1 has ") && error.ends_with("room for 24"), "{error}");
+}
+
+/// The best text ends at once. A single beam stops there, as greedy decoding does, and with two
+/// beams it stays the best.
+#[test]
+fn a_beam_that_has_ended_can_be_the_best() {
+    open();
+    let search = |beams: usize| {
+        let text = "They lived happily ever after.";
+        ask(json!({ "ask": "beams", "text": text, "beams": beams, "steps": 7 })).unwrap()
+    };
+    let greedy = search(1);
+    assert_eq!(greedy["steps"].as_array().unwrap().len(), 1, "{greedy}");
+    assert_eq!(greedy["over"], true);
+    for answer in [greedy, search(2)] {
+        assert_eq!(answer["best"], json!(["<|endoftext|>"]));
+        assert_eq!(answer["ended"], true);
+    }
+}
+
+/// Llama 3 8B on day 16's laptop, with 16 rows of 1,024 positions: 172 ms, as in the chapter. The
+/// time is the sum over the stages of the longer of their two times.
+#[test]
+fn the_times_of_the_stages_add_up() {
+    for (bandwidth, peak, rows, past) in
+        [(1e11, 3.6e12, 16, 1023), (3.35e12, 9.89e14, 512, 256), (5.46e11, 1.7e13, 32, 128)]
+    {
+        let question = json!({
+            "ask": "roofline", "model": "Llama 3 8B", "bandwidth": bandwidth, "peak": peak,
+            "weight_bytes": 2.0, "cache_bytes": 2.0, "rows": rows, "new": 1, "past": past,
+        });
+        let answer = ask(question).unwrap();
+        let number = |value: &Value| value.as_f64().unwrap();
+        let stages = answer["stages"].as_array().unwrap().iter();
+        let sum: f64 = stages
+            .map(|s| (number(&s["bytes"]) / bandwidth).max(number(&s["operations"]) / peak))
+            .sum();
+        let seconds = number(&answer["seconds"]);
+        assert!((sum - seconds).abs() < 1e-9, "{sum} {seconds}");
+        if rows == 16 {
+            assert_eq!((seconds * 1e3).round(), 172.0);
+        }
+    }
 }
 
 #[test]

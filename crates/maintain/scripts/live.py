@@ -18,7 +18,9 @@ Needs Playwright and Chromium, as crates/maintain/scripts/look.py does. Without 
 succeeds, unless --require is given. The same goes for a book without live figures (no WebAssembly target).
 """
 import argparse
+import base64
 import functools
+import gzip
 import http.server
 import json
 import os
@@ -210,7 +212,7 @@ HURRY = """async (name) => {
         const { left, top } = drag.getBoundingClientRect();
         for (const [kind, by] of [['pointerdown', 9], ['pointermove', 30 * (turn % 5)], ['pointerup', 30]])
           (kind === 'pointerdown' ? drag : window).dispatchEvent(
-            new PointerEvent(kind, { bubbles: true, cancelable: true, clientX: left + by, clientY: top + by }));
+            new PointerEvent(kind, { bubbles: true, cancelable: true, isPrimary: true, buttons: 1, clientX: left + by, clientY: top + by }));
       }
       turn += 1;
     }
@@ -335,6 +337,13 @@ def seen(browser, page_name, names, view, first, args):
             drive(page, name, touch, say)
             fits(page, name, say)
             picture(page, name, args.out, f"{called}-driven")
+            back = page.locator(f'.live[data-live="{name}"] .live-back')
+            if back.count():
+                back.click()
+                box = page.locator(f'figure:has(.live[data-live="{name}"]) > svg').bounding_box()
+                if not box or box["x"] + box["width"] > width + 1:
+                    say(f"{name}: the still picture next to the figure is missing or wider than the window: {box}")
+                back.click()
             if first:
                 hurry(page, name)
                 bad_input(page, name, say)
@@ -404,7 +413,7 @@ def main():
                     wrong.append(f"{page_name} ({theme}, {width} px, {base[:5]}): {words}")
                     print(wrong[-1], flush=True)
         first = next(iter(pages), None)
-        for check in (lambda: equality(browser, served, first), lambda: without(browser, served, first),
+        for check in (lambda: equality(browser, served, first), lambda: without(browser, served, first, book),
                       lambda: together(browser, served, pages)):
             for words in found(check):
                 wrong.append(words)
@@ -427,9 +436,9 @@ def picture(page, name, out, called):
         print(f"{called}: no screenshot, because the browser took too long", flush=True)
 
 
-def without(browser, base, page_name):
-    """Checks that the page shows an explanation and the still picture without JavaScript or without WebAssembly, and that
-    a question that takes too long is stopped."""
+def without(browser, base, page_name, book):
+    """Checks that the page shows an explanation and the still picture without JavaScript or without WebAssembly, the reason
+    where the model can't be opened, and that a question that takes too long is stopped."""
     wrong = []
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
@@ -450,6 +459,19 @@ def without(browser, base, page_name):
         wrong.append("without WebAssembly, a live figure doesn't say that it needs it")
     if not watch.page.locator("figure:has(.live) > svg").first.is_visible():
         wrong.append("without WebAssembly, the still picture is gone")
+    wrong += watch.close()
+
+    # A model that can't be opened, as with a reader's day 2 that returns an error: the figure says why.
+    watch = Watch(browser, base)
+    config = base64.b64encode(gzip.compress(b"[]")).decode()
+    model = re.sub(r'config:"[^"]*"', f'config:"{config}"', (book / "live/parts/model.js").read_text())
+    watch.page.route("**/live/parts/model.js", lambda route: route.fulfill(content_type="text/javascript", body=model))
+    watch.page.goto(base + page_name)
+    watch.page.locator(".live-start").first.click()
+    watch.page.wait_for_selector(".live-error:not([hidden])")
+    shown = watch.page.locator(".live-error:not([hidden])").first.inner_text()
+    if "not a model configuration" not in shown:
+        wrong.append(f"with a model that can't be opened, a live figure says {shown!r}")
     wrong += watch.close()
 
     # A question that would take minutes: the lessons are stopped after ten seconds, and the next question is answered.

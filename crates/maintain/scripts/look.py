@@ -98,6 +98,9 @@ def look(browser, base, page_name, theme, width, out):
     said += page.evaluate(MEASURE)
     if out:
         page.screenshot(path=f"{out}/{page_name[:-5]}-{theme}-{width}.png", full_page=True)
+    page.emulate_media(media="print")
+    said += [f"{part} is printed" for part in ("#mdbook-menu-bar", "#mdbook-sidebar", ".nav-wrapper", ".live-start")
+             if page.locator(part).first.is_visible()]
     page.close()
     return sorted(set(said))
 

@@ -21,7 +21,13 @@
                 options: ['left', 'right'],
                 value: 'left',
             },
-            { name: 'masked', label: 'hide the padding', kind: 'check', value: true },
+            {
+                name: 'masked',
+                label: 'hide the padding',
+                kind: 'check',
+                value: true,
+                when: (values) => values.side === 'left',
+            },
         ],
         ask: (v) => ({
             ask: 'batch',
@@ -33,7 +39,8 @@
         draw(answer, s, f, { values }) {
             const w = s.width,
                 n = answer.width;
-            const shown = Math.min(f.state.row, answer.rows.length - 1);
+            // Empty rows are left out, so a row's number isn't its place.
+            const shown = answer.rows.find(({ row }) => row === f.state.row) || answer.rows[0];
             const left = 26,
                 end = s.narrow ? 92 : 250;
             const cell = Math.min((w - left - end) / n, s.narrow ? 40 : 64);
@@ -42,10 +49,10 @@
             s.text(left, y, s.narrow ? 'tokens, positions' : 'tokens and positions', 'left note');
             s.text(right, y, s.narrow ? 'next' : 'the next token, and the one alone', 'left note');
             y += 12;
-            answer.rows.forEach((row, i) => {
-                const chosen = i === shown;
+            answer.rows.forEach((row) => {
+                const chosen = row === shown;
                 const group = s.group(chosen ? 'strong' : '', () => {
-                    s.text(10, y + 13, String(i), chosen ? 'strong' : 'note');
+                    s.text(10, y + 13, String(row.row), chosen ? 'strong' : 'note');
                     for (let j = 0; j < n; j++) {
                         const at = j - (values.side === 'left' ? row.padding : 0);
                         const real = at >= 0 && at < row.tokens.length;
@@ -65,8 +72,8 @@
                         );
                     }
                 });
-                s.press(group, `show the mask of row ${i}`, () => {
-                    f.state.row = i;
+                s.press(group, `show the mask of row ${row.row}`, () => {
+                    f.state.row = row.row;
                     f.redraw();
                 });
                 const equal = row.next === row.alone;
@@ -91,15 +98,15 @@
 
             // The mask of the chosen row.
             y += 8;
-            const mask = answer.rows[shown].mask,
+            const mask = shown.mask,
                 side = Math.min(s.narrow ? 200 : 210, 26 * n),
                 unit = side / n;
             s.text(
                 left,
                 y,
                 s.narrow
-                    ? `the mask of row ${shown}`
-                    : `the mask of row ${shown} (press another): a line for each token, filled where it may look`,
+                    ? `the mask of row ${shown.row}`
+                    : `the mask of row ${shown.row} (press another): a line for each token, filled where it may look`,
                 'left note',
             );
             y += 12;

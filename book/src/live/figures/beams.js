@@ -96,7 +96,11 @@
             );
             s.height = top + most * row + 24;
             return answer.best
-                ? `The best of ${values.beams} ${values.beams === 1 ? 'beam' : 'beams'} after ${answer.steps.length} ${answer.steps.length === 1 ? 'step' : 'steps'}: ${answer.best.join('').replace(/·/g, ' ')}`
+                ? `The best of ${values.beams} ${values.beams === 1 ? 'beam' : 'beams'} after ${answer.steps.length} ${answer.steps.length === 1 ? 'step' : 'steps'}: ${answer.best.join('').replace(/·/g, ' ')}` +
+                      (answer.ended ? ' (it has ended).' : '') +
+                      (answer.over
+                          ? ' The search is over: as many texts have ended as there are beams.'
+                          : '')
                 : 'All beams have ended.';
         },
     });

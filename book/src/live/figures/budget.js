@@ -21,7 +21,7 @@
             'Set the budget to 40, so that D’s prompt fits into one step, and then to 4. How many steps does D wait for its first token, ' +
             'and how full is a step? Then take blocks away until a request is preempted. Which one is it, and how much of it is computed again?',
         controls: [
-            { name: 'step', label: 'step', kind: 'range', min: 0, max: 40, step: 1, value: 5 },
+            { name: 'step', label: 'step', kind: 'range', min: 0, max: MOST - 1, step: 1, value: 5 },
             {
                 name: 'budget',
                 label: 'budget, tokens per step',
@@ -177,7 +177,8 @@
                 `${all} tokens are computed in ${steps.length} steps, at most ${most} in one.` +
                 (counted ? ` ${counted} ${counted === 1 ? 'preemption' : 'preemptions'}.` : '') +
                 (refused ? ` ${refused} ${refused === 1 ? 'was' : 'were'} refused.` : '') +
-                (unfinished ? ` The figure stops after ${MOST} steps.` : '')
+                (unfinished ? ` The figure stops after ${MOST} steps.` : '') +
+                (values.step > at ? ' All requests have ended.' : '')
             );
         },
     });

@@ -11,7 +11,8 @@
 
     /** Three numbers: SmolLM2-135M has 30 layers with 3 heads of keys and values, of 64 numbers. */
     function shape(text) {
-        const numbers = (text.match(/\d+/g) || []).map(Number);
+        // Capped, so that a huge number fits in 32 bits and is refused with the limits.
+        const numbers = (text.match(/\d+/g) || []).map((n) => Math.min(Number(n), 1e6));
         if (numbers.length !== 3)
             throw new Error(
                 'Your model wants three numbers: layers, heads of keys and values, and numbers in a head.',

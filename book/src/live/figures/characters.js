@@ -26,12 +26,13 @@
                 );
             }
             y += 12;
-            let held = 0;
+            // A special token has no bytes, so it has no text to wait for.
+            const isHeld = (piece) => piece.shown === '' && piece.bytes.length > 0;
+            const held = answer.pieces.filter(isHeld).length;
             shown.forEach((piece, i) => {
                 const x = Math.floor(i / rows) * wide,
                     top = y + (i % rows) * 28;
-                const waits = piece.shown === '';
-                if (waits) held += 1;
+                const waits = isHeld(piece);
                 s.box(x + 1, top, 104, 23, piece.token, waits ? 'known' : 'new');
                 s.text(x + at[1], top + 12, clip(piece.bytes.join(' '), 16), 'left note');
                 if (waits) s.text(x + at[2], top + 12, 'waits', 'left note faint');

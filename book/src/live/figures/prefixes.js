@@ -89,19 +89,22 @@
             const across = s.narrow ? 16 : 32; // positions in a line
             const cell = Math.floor((s.width - 4) / across);
             const perLine = across / size;
+            const pool = step.lacks
+                ? `the pool, too small for ${names[at]}`
+                : `the pool while ${names[at]} runs`;
             s.text(
                 0,
                 10,
                 s.narrow || size * cell <= 30
-                    ? `the pool while ${names[at]} runs`
-                    : `the pool while ${names[at]} runs. Under a block: the start of its hash`,
+                    ? pool
+                    : `${pool}. Under a block: the start of its hash`,
                 'left note',
             );
             step.blocks.forEach(({ holders, hash }, i) => {
                 const x = (i % perLine) * size * cell + 2;
                 const y = 22 + Math.floor(i / perLine) * 42;
                 const mine = step.table && step.table.includes(i);
-                const role = step.adopted.includes(i)
+                const role = !step.lacks && step.adopted.includes(i)
                     ? 'draft'
                     : mine
                       ? 'new'
@@ -140,20 +143,19 @@
             answer.steps.slice(0, at + 1).forEach(({ found, computed, lacks }, i) => {
                 y += 22;
                 s.text(3, y, names[i], i === at ? 'left note strong' : 'left note');
+                const said = s.narrow
+                    ? `${found} of ${found + computed}`
+                    : `${found} of ${found + computed} found`;
+                if (lacks) {
+                    s.text(left, y, `${said}, and no room`, 'left note');
+                    return;
+                }
                 if (found)
                     s.group('draft', () => s.rect(left, y - 7, found * unit - 1, 14, 'box'));
                 s.group('new', () =>
                     s.rect(left + found * unit, y - 7, computed * unit - 1, 14, 'box'),
                 );
-                const said = s.narrow
-                    ? `${found} of ${found + computed}`
-                    : `${found} of ${found + computed} found`;
-                s.text(
-                    left + (found + computed) * unit + 6,
-                    y,
-                    lacks && !s.narrow ? `${said}, and no room` : said,
-                    'left note',
-                );
+                s.text(left + (found + computed) * unit + 6, y, said, 'left note');
             });
             y += 26;
             const most = s.narrow ? 12 : 26;

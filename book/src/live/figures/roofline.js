@@ -3,33 +3,34 @@
     'use strict';
     const { figure } = window.candecode;
     const MACHINES = {
-        'a laptop': [1e11, 1e12],
+        'a laptop (Apple M2)': [1e11, 3.6e12],
         'two cores of a server': [2e10, 1e11],
         'Apple M4 Max': [5.46e11, 1.7e13],
         'NVIDIA H100': [3.35e12, 9.89e14],
     };
     const WEIGHTS = { f32: 4, bf16: 2, '8 bits': 1, '4.5 bits': 0.5625 };
+    const digits = (n, most) => n.toLocaleString('en', { maximumSignificantDigits: most });
     const unit = (n, list) => {
         let i = 0;
         while (n >= 1000 && i < list.length - 1) {
             n /= 1000;
             i += 1;
         }
-        return `${n >= 100 ? n.toFixed(0) : n.toPrecision(2)} ${list[i]}`;
+        return `${n >= 100 ? n.toFixed(0) : digits(n, 2)} ${list[i]}`;
     };
     const seconds = (t) =>
         t >= 1
-            ? `${t.toPrecision(3)} s`
+            ? `${digits(t, 3)} s`
             : t >= 1e-3
-              ? `${(t * 1e3).toPrecision(3)} ms`
-              : `${(t * 1e6).toPrecision(3)} µs`;
+              ? `${digits(t * 1e3, 3)} ms`
+              : `${digits(t * 1e6, 3)} µs`;
     const power = (value) => 2 ** value;
 
     figure('roofline', {
         question:
             'Is this pass waiting for bytes or for operations, and how long does it take at least?',
         tryThis:
-            'Take Llama 3 8B on an H100 and raise the batch until operations become the bound. Then make the past ten times as long.',
+            'Take Llama 3 8B on an H100 and raise the batch until operations become the bound. Then make the past eight times as long.',
         controls: [
             {
                 name: 'model',
@@ -98,33 +99,26 @@
         draw(answer, s, f, { values }) {
             const w = s.width;
             const [bandwidth, peak] = MACHINES[values.machine];
-            // Two times, one below the other.
-            const left = s.narrow ? 0 : 110;
-            const bytes = answer.bytes / bandwidth,
-                work = answer.operations / peak,
-                most = Math.max(bytes, work);
-            let y = 16;
-            [
-                ['bytes', bytes, unit(answer.bytes, ['B', 'kB', 'MB', 'GB', 'TB']), 'kept'],
+            // Two times for each stage, one below the other. The longer one counts.
+            const left = s.narrow ? 0 : 150;
+            const COUNTS = ['', 'thousand', 'million', 'billion', 'trillion', 'quadrillion'];
+            const bars = answer.stages.flatMap(({ name, bytes, operations }) => [
                 [
-                    'operations',
-                    work,
-                    unit(answer.operations, [
-                        '',
-                        'thousand',
-                        'million',
-                        'billion',
-                        'trillion',
-                        'quadrillion',
-                    ]),
-                    'new',
+                    `${name}, bytes`,
+                    bytes / bandwidth,
+                    unit(bytes, ['B', 'kB', 'MB', 'GB', 'TB']),
+                    'kept',
                 ],
-            ].forEach(([name, time, amount, role]) => {
+                [`${name}, operations`, operations / peak, unit(operations, COUNTS), 'new'],
+            ]);
+            const most = Math.max(...bars.map(([, time]) => time));
+            let y = 16;
+            bars.forEach(([name, time, amount, role]) => {
                 if (s.narrow) {
                     s.text(0, y, `${name}: ${amount}, ${seconds(time)}`, 'left note');
                     y += 12;
                 } else s.text(left - 8, y + 9, name, 'right note');
-                const room = ((w - left - (s.narrow ? 2 : 210)) * time) / most;
+                const room = ((w - left - (s.narrow ? 2 : 230)) * time) / most;
                 s.group(role, () => s.rect(left, y, Math.max(room, 1), 18, 'bar'));
                 if (!s.narrow)
                     s.text(left + room + 8, y + 9, `${seconds(time)} for ${amount}`, 'left note');
@@ -148,7 +142,7 @@
                 y - 12,
                 s.narrow
                     ? 'operations a second, by operations a byte'
-                    : 'the roofline: operations a second over operations a byte (both logarithmic); dots: decoding with 1, 2, 4, … rows',
+                    : 'the roofline: operations a second over operations a byte (logarithmic); dots: decoding 1, 2, 4, … rows, both stages',
                 'left note',
             );
             s.path(`M${x0} ${y} V${y + high} H${x1}`, 'axis');
@@ -177,11 +171,17 @@
                     s.circle(px(point.intensity), py(point.attained), 5, 'dot'),
                 ),
             );
-            s.group('new', () => s.circle(px(answer.intensity), py(answer.attainable), 8, 'dot'));
+            s.group('new', () => s.circle(px(answer.intensity), py(answer.attained), 8, 'dot'));
             s.height = y + high + 24;
+            const stages = answer.stages.map(({ name, bytes, operations }) => {
+                const [moving, computing] = [bytes / bandwidth, operations / peak];
+                const [time, bound] =
+                    moving > computing ? [moving, 'bytes'] : [computing, 'operations'];
+                return `${seconds(time)} for ${name === 'products' ? 'the products' : name} (${bound})`;
+            });
             return (
                 `${answer.memory_bound ? 'Bytes are the bound' : 'Operations are the bound'}: the pass takes at least ${seconds(answer.seconds)}, ` +
-                `with ${answer.intensity.toPrecision(3)} operations a byte. ` +
+                `${stages.join(' and ')}, with ${digits(answer.intensity, 3)} operations a byte. ` +
                 (answer.critical_batch
                     ? `The products with the weights become compute-bound at ${answer.critical_batch} rows.`
                     : 'The products with the weights stay memory-bound, however many rows there are.')

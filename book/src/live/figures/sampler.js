@@ -203,7 +203,7 @@
             y += 12;
             for (const bar of answer.bars) {
                 const drawn = answer.draws.filter((draw) => draw.id === bar.id).length;
-                const gone = bar.after === 0;
+                const gone = bar.dropped !== null;
                 s.group(drawn ? 'new' : gone ? 'dropped' : 'kept', () => {
                     s.text(
                         left - 8,

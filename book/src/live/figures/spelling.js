@@ -185,11 +185,18 @@
             s.height = y;
             const broken = answer.walk.findIndex((step) => step.broken);
             const turned = answer.railed.find(({ rail }) => rail.instead_of);
+            const text = answer.cut
+                ? `the first ${answer.walk.length} bytes of the text`
+                : 'the text';
+            const found =
+                broken >= 0
+                    ? `The automaton knows it at byte ${broken + 1} of the text${broken < walk.length ? '' : ', which is past the end of the picture'}.`
+                    : answer.undecided
+                      ? 'The text ends with it, and the automaton waits to see whether the word goes on.'
+                      : `The automaton has found nothing in ${text}.`;
             return (
                 `“${answer.word}” can be written with these tokens in ${answer.paths} ${answer.paths === 1 ? 'way' : 'ways'}. ` +
-                (broken < 0
-                    ? 'The automaton has found nothing in the text.'
-                    : `The automaton knows it at byte ${broken + 1} of the text.`) +
+                found +
                 (turned
                     ? ` With the rail the model writes “${turned.token}” where it would have written “${turned.rail.instead_of}”.`
                     : '')

@@ -47,9 +47,9 @@
                 name: 'next',
                 label: 'Next step',
                 kind: 'button',
-                press: (f) => {
+                press: (f, answer) => {
                     if (f.state.stage < 2) f.state.stage += 1;
-                    else if (f.state.block < MOST) {
+                    else if (f.state.block < MOST && !(answer && answer.ended)) {
                         f.state.block += 1;
                         f.state.stage = 0;
                     }

@@ -21,13 +21,24 @@ pub struct Question {
     masked: bool,
 }
 
-/// Returns each row's ids, positions and mask, and its next token compared with the one the prompt
-/// produces on its own.
+/// Maximum number of tokens per row that fit in the figure.
+const MOST: usize = 24;
+
+/// Returns each row's number, ids, positions and mask, and its next token compared with the one the
+/// prompt produces on its own.
 pub fn answer(q: Question) -> Answer {
     let model = model::transformer()?;
     let mut rows = Vec::new();
-    for prompt in q.prompts.iter().filter(|prompt| !prompt.is_empty()) {
-        rows.push(model::tokens(prompt)?);
+    let mut numbers = Vec::new();
+    for (number, prompt) in q.prompts.iter().enumerate().filter(|(_, p)| !p.is_empty()) {
+        let row = model::tokens(prompt)?;
+        if row.len() > MOST {
+            let len = row.len();
+            let message = format!("row {number} has {len} tokens; this figure has room for {MOST}");
+            return Err(message.as_str().into());
+        }
+        rows.push(row);
+        numbers.push(number);
     }
     if rows.is_empty() {
         return Err("a batch needs at least one prompt".into());
@@ -61,8 +72,8 @@ pub fn answer(q: Question) -> Answer {
         let pairs = alone.iter().zip(&logits[i]);
         let off = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         out.push(json!({
-            "tokens": model::all_shown(row), "padding": padded.padding[i],
-            "positions": padded.positions[i],
+            "row": numbers[i], "tokens": model::all_shown(row),
+            "padding": padded.padding[i], "positions": padded.positions[i],
             "mask": shown[i], "next": model::shown(argmax(&logits[i])?),
             "alone": model::shown(argmax(&alone)?), "off": off,
         }));

@@ -16,8 +16,9 @@ pub struct Question {
     steps: usize,
 }
 
-/// Returns each step's candidates: the beam they extend, their token and score, and whether they
-/// keep running.
+/// Returns each step's candidates (the beam they extend, their token and score, and whether they
+/// keep running), and the best text. As with HF's `early_stopping=True`, the search is over once as
+/// many texts have ended as there are beams, and the best of those is the result.
 pub fn answer(q: Question) -> Answer {
     let model = model::transformer()?;
     let prompt = model::tokens(&q.text)?;
@@ -25,9 +26,10 @@ pub fn answer(q: Question) -> Answer {
     let eos = &request.eos_token_ids;
     let mut cache = model::engine()?.new_batch()?;
     let mut beams = vec![Beam { tokens: prompt.clone(), score: 0.0 }];
+    let mut finished: Vec<Beam> = Vec::new();
     let mut steps = Vec::new();
     for _ in 0..q.steps {
-        if beams.is_empty() {
+        if beams.is_empty() || finished.len() >= q.beams {
             break;
         }
         let log_probs = next_log_probs(model, &beams, &request, &mut *cache)?;
@@ -55,8 +57,18 @@ pub fn answer(q: Question) -> Answer {
         if !split.running.is_empty() {
             cache.select(&split.parents)?;
         }
+        finished.extend(split.ended.into_iter().map(|(beam, _)| beam));
         beams = split.running;
     }
-    let best = beams.first().map(|beam| model::all_shown(&beam.tokens[prompt.len()..]));
-    Ok(json!({ "prompt": model::all_shown(&prompt), "steps": steps, "best": best }))
+    let over = beams.is_empty() || finished.len() >= q.beams;
+    if !over {
+        finished.extend(beams);
+    }
+    let best = finished.iter().max_by(|a, b| a.score.total_cmp(&b.score));
+    let best = best.map(|beam| &beam.tokens[prompt.len()..]);
+    let ended = best.and_then(<[u32]>::last).is_some_and(|id| eos.contains(id));
+    Ok(json!({
+        "prompt": model::all_shown(&prompt), "steps": steps, "best": best.map(model::all_shown),
+        "ended": ended, "over": over,
+    }))
 }

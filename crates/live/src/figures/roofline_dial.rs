@@ -3,8 +3,8 @@
 use super::cache_cells::{llama3, qwen3};
 use super::Answer;
 use crate::model;
-use candecode::day16_cost_of_a_token::{bytes_moved, critical_batch, decode_rate, intensity};
-use candecode::day16_cost_of_a_token::{operations, Bound, Machine, Pass, Precision};
+use candecode::day16_cost_of_a_token::{bytes_moved, critical_batch, intensity, operations};
+use candecode::day16_cost_of_a_token::{Bound, Machine, Pass, Precision};
 use candecode::kit::Model;
 use serde::Deserialize;
 use serde_json::json;
@@ -25,8 +25,9 @@ pub struct Question {
     past: usize,
 }
 
-/// Returns the bytes and operations of one pass, a lower bound on its time, and the decode rate at
-/// several batch sizes.
+/// Returns the bytes and operations of one pass and of its two stages, and a lower bound on its
+/// time. `curve` has the intensity of decode steps at several batch sizes, and the most operations
+/// per second that they can reach.
 pub fn answer(q: Question) -> Answer {
     let config = match q.model.as_str() {
         "Llama 3 8B" => llama3(),
@@ -41,25 +42,23 @@ pub fn answer(q: Question) -> Answer {
     let pass = Pass { rows: q.rows, new: q.new, past: q.past, logits: 1 };
     let bytes = bytes_moved(&config, &pass, &precision);
     let work = operations(&config, &pass);
-    let at = intensity(bytes.total(), work.total());
     let prediction = machine.predict_pass(&config, &pass, &precision);
     let batches = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
     let curve = batches.iter().map(|rows| {
         let pass = Pass::decode(*rows, q.past);
-        let at = intensity(
-            bytes_moved(&config, &pass, &precision).total(),
-            operations(&config, &pass).total(),
-        );
-        json!({
-            "rows": rows, "intensity": at, "attained": machine.attainable(at),
-            "rate": decode_rate(&config, *rows, q.past, &precision, &machine),
-        })
+        let bytes = bytes_moved(&config, &pass, &precision).total();
+        let work = operations(&config, &pass).total();
+        let seconds = machine.predict_pass(&config, &pass, &precision).seconds;
+        json!({ "intensity": intensity(bytes, work), "attained": work / seconds })
     });
     Ok(json!({
-        "weights": bytes.weights, "cache": bytes.cache, "logits": bytes.logits,
-        "bytes": bytes.total(),
-        "operations": work.total(), "attention": work.attention, "intensity": at,
-        "attainable": machine.attainable(at), "seconds": prediction.seconds,
+        "stages": [
+            { "name": "products", "bytes": bytes.weights + bytes.logits,
+              "operations": work.weights },
+            { "name": "attention", "bytes": bytes.cache, "operations": work.attention },
+        ],
+        "intensity": intensity(bytes.total(), work.total()),
+        "attained": work.total() / prediction.seconds, "seconds": prediction.seconds,
         "memory_bound": prediction.bound == Bound::Memory,
         "critical_batch": critical_batch(&config, &precision, &machine),
         "curve": curve.collect::<Vec<_>>(),

@@ -68,9 +68,10 @@ pub fn answer(q: Question) -> Answer {
 
     let mut best: Vec<usize> = (0..before.len()).collect();
     best.sort_by(|a, b| before[*b].total_cmp(&before[*a]).then(a.cmp(b)));
-    let kept = after.iter().filter(|p| **p > 0.0).count();
-    let mass: f64 =
-        (0..after.len()).filter(|i| after[*i] > 0.0).map(|i| f64::from(before[i])).sum();
+    // A token is left unless a processor dropped it, even if its probability rounds to 0.
+    let left = before.iter().zip(&dropped_by).filter(|(_, dropped)| dropped.is_none());
+    let kept = left.clone().count();
+    let mass: f64 = left.map(|(p, _)| f64::from(*p)).sum();
 
     let mut rng = RequestRng::new(q.seed, 0);
     let mut draws = Vec::new();

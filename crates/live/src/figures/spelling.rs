@@ -26,6 +26,9 @@ pub struct Question {
 /// Maximum length of a word that fits in the figure, in bytes.
 const MOST: usize = 24;
 
+/// The number of bytes of the text that the automaton reads.
+const READ: usize = 200;
+
 /// Returns a word's lattice, its number of paths, and the automaton's walk over a text.
 pub fn answer(q: Question) -> Answer {
     let engine = model::engine()?;
@@ -75,11 +78,15 @@ pub fn answer(q: Question) -> Answer {
         *numbers.entry(state).or_insert(next)
     };
     let mut walk = Vec::new();
-    for byte in q.text.bytes().take(200) {
+    for byte in q.text.bytes().take(READ) {
         state = automaton.read(state, &[byte]);
         let broken = automaton.violates(state);
         walk.push(json!({ "byte": byte, "state": number(state), "broken": broken }));
     }
+
+    let cut = q.text.len() > READ;
+    // A whole word at the end of the text breaks the rule once the next byte isn't part of it.
+    let undecided = !cut && !automaton.may_end(state);
 
     // Generate with the model, once without the rail and once with it. The rail's states are
     // numbered like the walk's, because equal patterns compile to equal automata.
@@ -101,7 +108,8 @@ pub fn answer(q: Question) -> Answer {
     })?;
     Ok(json!({
         "bytes": bytes, "word": word, "edges": edges, "paths": paths.last(),
-        "usual": model::all_shown(&usual), "walk": walk, "free": free, "railed": railed,
+        "usual": model::all_shown(&usual), "walk": walk, "cut": cut,
+        "undecided": undecided, "free": free, "railed": railed,
     }))
 }
 
