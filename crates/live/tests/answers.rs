@@ -247,9 +247,9 @@ fn a_beam_that_has_ended_can_be_the_best() {
 /// time is the sum over the stages of the longer of their two times.
 #[test]
 fn the_times_of_the_stages_add_up() {
-    for (bandwidth, peak, rows, past) in
-        [(1e11, 3.6e12, 16, 1023), (3.35e12, 9.89e14, 512, 256), (5.46e11, 1.7e13, 32, 128)]
-    {
+    let passes: [(f64, f64, usize, usize); 3] =
+        [(1e11, 3.6e12, 16, 1023), (3.35e12, 9.89e14, 512, 256), (5.46e11, 1.7e13, 32, 128)];
+    for (bandwidth, peak, rows, past) in passes {
         let question = json!({
             "ask": "roofline", "model": "Llama 3 8B", "bandwidth": bandwidth, "peak": peak,
             "weight_bytes": 2.0, "cache_bytes": 2.0, "rows": rows, "new": 1, "past": past,
