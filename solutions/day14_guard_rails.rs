@@ -148,7 +148,7 @@ pub struct GuardRail {
     name: String,
     automaton: Arc<Automaton>,
     /// The bytes of every token. Special tokens have none.
-    pieces: Vec<Vec<u8>>,
+    pieces: Arc<[Vec<u8>]>,
     /// The masks that [`GuardRail::legal`] has computed, one byte per token.
     masks: RefCell<HashMap<(StateID, bool), Rc<[bool]>>>,
 }
@@ -162,8 +162,7 @@ impl GuardRail {
         tokenizer: &Tokenizer,
         vocab_size: usize,
     ) -> Self {
-        let pieces = (0..vocab_size as u32).map(|id| tokenizer.token_bytes(id)).collect();
-        let automaton = automaton.into();
+        let (automaton, pieces) = (automaton.into(), tokenizer.pieces(vocab_size));
         Self { name: name.into(), automaton, pieces, masks: RefCell::default() }
     }
 
@@ -207,7 +206,7 @@ impl GuardRail {
         // task 14.4: Judge every token of the vocabulary
         // <solution>
         let mut mask = Vec::with_capacity(self.pieces.len());
-        for piece in &self.pieces {
+        for piece in self.pieces.iter() {
             mask.push(!piece.is_empty() && self.follow(state, piece, first).is_some());
         }
         mask

@@ -680,6 +680,11 @@ impl Cache for QuantizedCache {
         }
         self.shape = (rows, heads, width);
         let (keys, values) = &mut self.layers[layer];
+        if self.len == 0 {
+            // A pass that failed may have left some.
+            keys.clear();
+            values.clear();
+        }
         append_quantized(keys, k)?;
         append_quantized(values, v)?;
         if layer + 1 == self.layers.len() {

@@ -117,7 +117,7 @@ impl<'a> Asked<'a> {
         }
         let config = files.config();
         requests::check_stops(&plan.params.stop, &tokenizer)?;
-        requests::special_stops(&mut plan.params, &tokenizer);
+        requests::special_stops(&mut plan.params, &tokenizer, config.vocab_size);
         let processors = requests::processors(&plan.params, &tokenizer, config)?;
         let context = config.max_position_embeddings;
         let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };

@@ -140,7 +140,7 @@ impl Engine {
     fn own_params(&self, params: &SamplingParams) -> Result<SamplingParams> {
         requests::check_stops(&params.stop, &self.tokenizer)?;
         let mut params = params.clone();
-        requests::special_stops(&mut params, &self.tokenizer);
+        requests::special_stops(&mut params, &self.tokenizer, self.model().config().vocab_size);
         Ok(params)
     }
 

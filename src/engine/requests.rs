@@ -36,12 +36,12 @@ pub fn check(params: &SamplingParams) -> Result<()> {
 
 /// Moves every stop string that is exactly a special token, such as `<|im_end|>`, to the stop token
 /// ids. A special token has no text, so only its id can end a completion (as HF's `stop_strings`
-/// does).
-pub fn special_stops(params: &mut SamplingParams, tokenizer: &Tokenizer) {
+/// does). One that the model, with its `vocab_size`, can't generate is dropped.
+pub fn special_stops(params: &mut SamplingParams, tokenizer: &Tokenizer, vocab_size: usize) {
     let SamplingParams { stop, stop_token_ids, .. } = params;
     stop.retain(|stop| match tokenizer.special_token(stop) {
         Some(id) => {
-            stop_token_ids.push(id);
+            stop_token_ids.extend(((id as usize) < vocab_size).then_some(id));
             false
         }
         None => true,

@@ -350,13 +350,16 @@ fn flag_values_from_other_engines_work_or_explain_the_fix() {
 #[test]
 fn a_special_token_as_stop_string_becomes_a_stop_token_id() {
     let tokenizer = tokenizer().unwrap();
-    let stops = |stop: &[&str]| {
+    let stops_of = |stop: &[&str], vocab_size: usize| {
         let stop = stop.iter().map(|stop| stop.to_string()).collect();
         let mut params = SamplingParams { stop, stop_token_ids: vec![7], ..Default::default() };
-        requests::special_stops(&mut params, &tokenizer);
+        requests::special_stops(&mut params, &tokenizer, vocab_size);
         (params.stop, params.stop_token_ids)
     };
+    let stops = |stop: &[&str]| stops_of(stop, 2048);
     let special = "<|endoftext|>";
+    // The model has no row for it, so it never generates it.
+    assert_eq!(stops_of(&["a", special], 0), (vec!["a".into()], vec![7]));
     assert_eq!(stops(&["a", special, "b"]), (vec!["a".into(), "b".into()], vec![7, 0]));
     assert_eq!(stops(&["Once", "<|other|>"]).1, [7]);
     let check = |stop: &str| requests::check_stops(&[stop.to_string()], &tokenizer);

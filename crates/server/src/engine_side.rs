@@ -11,6 +11,7 @@ use crate::rails::Rails;
 use crate::serve_flags::ServeFlags;
 use anyhow::{anyhow, Context as _, Result};
 use candecode::cli::{generation_config, memory_check};
+use candecode::day14_guard_rails::MASK_BYTES;
 use candecode::day20_serve::{Job, MakeRequest, ServingLoop};
 use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
@@ -34,9 +35,9 @@ use tokio::sync::{watch, Semaphore};
 
 /// Maximum number of cached processor sets, for requests that repeat a regular expression.
 const KEPT: usize = 8;
-/// Maximum size of the automata in the cached sets, in bytes. The newest set is kept even if it is
-/// larger.
-const MOST_KEPT: usize = 64 << 20;
+/// Maximum size of the automata and masks in the cached sets, in bytes. The newest set is kept even
+/// if it is larger.
+const MOST_KEPT: usize = 160 << 20;
 
 /// Opens the model, binds the port and runs the serving loop. Returns after Ctrl-C, once the last
 /// row has ended.
@@ -218,7 +219,7 @@ impl RequestMaker<'_> {
             // With a pattern, the whole answer has to match it, even where the template would stop.
             params.stop.extend(self.stops.iter().cloned());
         }
-        requests::special_stops(&mut params, self.engine.tokenizer());
+        requests::special_stops(&mut params, self.engine.tokenizer(), self.config.vocab_size);
         let room = (self.config.max_position_embeddings + 1).saturating_sub(prompt.len());
         params.max_new_tokens = params.max_new_tokens.min(room);
         let processors = self.processors(&params)?;
@@ -253,6 +254,7 @@ impl RequestMaker<'_> {
             return Ok(found.processors.clone());
         }
         let processors = make()?;
+        let bytes = bytes + MASK_BYTES; // a rail's masks grow up to this
         kept.push_front(Kept { made_of: key, processors: processors.clone(), bytes });
         while kept.len() > 1
             && (kept.len() > KEPT || kept.iter().map(|kept| kept.bytes).sum::<usize>() > MOST_KEPT)
