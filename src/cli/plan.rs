@@ -280,7 +280,10 @@ fn loop_day(args: &Args, rows: usize, params: &SamplingParams) -> Result<usize> 
         11 => (alone || smallest == 11) && params.temperature == 0.0,
         12 => alone || batch,
         13 | 24 => smallest == day,
-        21 => (alone || batch) && matches!(args.cache, None | Some(CacheName::Paged)),
+        21 => {
+            let paged = matches!(args.cache, None | Some(CacheName::Paged));
+            (alone || batch) && paged && !args.no_cache
+        }
         _ => (alone || batch) && !args.no_cache,
     };
     ensure!(

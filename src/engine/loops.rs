@@ -18,7 +18,7 @@ use crate::kit::draft::{Counts, Drafter, TreeDrafter};
 use crate::kit::rng::RequestRng;
 use crate::kit::{BeamParams, FinishReason, Hypothesis, Model, PastContext, Request};
 use crate::kit::{Sampler, SamplingParams, SharedOps, Token};
-use anyhow::Result;
+use anyhow::{ensure, Result};
 
 /// Callback for each token of any row. Returns false to end the loop, or an error if the token
 /// can't be shown.
@@ -158,6 +158,7 @@ impl LoopPlan {
         } else if self.day == 12 {
             generate_batch(model, tokenizer, batch, engine.new_batch()?)?
         } else {
+            ensure!(batch.len() == 1, "day {}'s loop takes one prompt", self.day);
             let request = batch.remove(0);
             if self.day == 7 {
                 generate(model, tokenizer, request)?

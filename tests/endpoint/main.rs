@@ -150,6 +150,17 @@ fn flags_that_no_protocol_supports_are_refused_by_name() {
     assert!(server.questions().is_empty());
 }
 
+/// The name is an instruct model's, whose prompts have a template if it runs here.
+#[test]
+fn template_variables_are_refused_without_a_chat() {
+    let server = OpenAiServer::start(Manner::NoList);
+    let flags = ["-p", "Once", "--model", "x-instruct", "--template-set", "enable_thinking=false"];
+    let (_, errors, code) = run(&server, &flags);
+    assert_eq!(code, 2, "{errors}");
+    assert!(errors.contains("--template-set: --endpoint sends prompts as they are"), "{errors}");
+    assert!(server.questions().is_empty());
+}
+
 #[test]
 fn ids_and_log_probabilities_are_read_if_the_server_sends_them() {
     let server = OpenAiServer::start(Manner::WithTokens);

@@ -78,6 +78,18 @@ fn the_login_token_is_sent_only_after_the_hub_refuses() {
 }
 
 #[test]
+fn the_token_is_sent_if_anonymous_requests_are_limited() {
+    let limited = Fault::Status(429, "retry-after: 0");
+    let hub = Hub::serve(story(), Large::Here).fault("PROBE", "config.json", 1, limited);
+    let home = Home::new("limited");
+    let mut fetch = command(REPO, &home, &hub, &["--where"]);
+    text(&fetch.env("HF_TOKEN", "hf_secret").output().unwrap());
+    let asked = hub.asked();
+    assert!(!has_token(&asked[0].headers), "{asked:?}");
+    assert!(asked[1..].iter().all(|asked| has_token(&asked.headers)), "{asked:?}");
+}
+
+#[test]
 fn a_repository_missing_from_the_hub_is_named() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("other"));
     let says = ["other/name: could not fetch config.json: the hub has no such file there, or no \

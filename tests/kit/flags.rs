@@ -86,6 +86,8 @@ fn the_lowest_day_that_supports_the_flags_runs() {
         (&["--loop", "day6", "--repetition-penalty", "1.5"], 1),
         (&["--loop", "day7", "--top-k", "9", "--num-return-sequences", "2"], 1),
         (&["--loop", "day10", "--no-cache"], 1),
+        (&["--loop", "day21", "--no-cache"], 1),
+        (&["--loop", "day21", "--no-cache"], 2),
         (&["--loop", "day13"], 1),
         (&["--loop", "day15", "--num-beams", "2"], 1),
     ] {

@@ -6,6 +6,13 @@ use anyhow::{anyhow, ensure, Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Returns whether no build reads a file in the tree: a swap, lock, autosave or backup file of an
+/// editor (`.a.rs.swp`, `.#a.rs`, `#a.rs#`, `a.rs~`), or another hidden file.
+pub fn is_editors_file(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with(['.', '#']) || name.ends_with('~')
+}
+
 /// The course's working tree.
 pub struct Repo {
     /// The directory with the root `Cargo.toml`.

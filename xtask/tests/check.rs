@@ -92,6 +92,7 @@ fn a_compile_error_names_its_file_and_spares_reference_days() {
         err.contains("The error is in src/day00_one.rs, line 1. Days from the reference are not"),
         "{err}"
     );
+    assert!(!err.contains("--solution"), "{err}");
     assert!(out.contains("  ✗ does not compile: src/day00_one.rs, line 1\n"), "{out}");
     assert_eq!((last_line(&out), code), ("0 passed, 0 failed, 1 not run", 1));
     assert_eq!(fake.say(&["check", "day1", "--solution", "ref"]).2, 0);

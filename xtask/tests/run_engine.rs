@@ -63,8 +63,11 @@ fn run_names_the_day_that_does_not_compile() {
         err.contains("error[E0308]") && err.contains("The error is in src/day00_one.rs, line 1."),
         "{err}"
     );
+    assert!(err.contains("With `--solution ref`, the same command runs"), "{err}");
     assert_eq!(code, 1);
     assert_eq!(fake.say(&["run", "--solution", "ref"]).2, 0);
+    let (_, err, _) = fake.say(&["run", "--mine", "0"]);
+    assert!(err.contains("With `--solution ref` instead of `--mine`, the same"), "{err}");
 }
 
 #[test]

@@ -329,7 +329,8 @@ fn command(repo: &Repo, program: &Path, args: &Compare, source: &Source) -> Resu
 /// If the command fails. The error has the command's own message, and counts as bad usage if the
 /// exit code is 2.
 pub(crate) fn texts(mut command: Command, prompts: &[String]) -> Result<Vec<Text>> {
-    command.args(prompts.iter().flat_map(|prompt| ["-p", prompt]));
+    // In this form, a prompt may begin with a dash.
+    command.args(prompts.iter().map(|prompt| format!("--prompt={prompt}")));
     let program = command.get_program().to_string_lossy().into_owned();
     let out = command.stdin(Stdio::null()).output();
     let out = out.with_context(|| format!("{program} can't be started"))?;

@@ -123,6 +123,9 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     if let Some(note) = files.generation_config().and_then(advice) {
         say(&note);
     }
+    if let Some(note) = flags.context_note(own_context, context) {
+        say(&note);
+    }
     say(&format!(
         "[{}: at most {} sequences in {num_blocks} blocks of {block_size}, {} requests in the \
          queue]",

@@ -212,6 +212,18 @@ impl ServeFlags {
         }
         Ok(all.min(room))
     }
+
+    /// Returns a note if the cache's default size leaves room for only a part (`context`) of the
+    /// model's own context. Sizes that the flags give are chosen knowingly.
+    pub fn context_note(&self, own_context: usize, context: usize) -> Option<String> {
+        let chosen = self.max_batch_tokens.is_some() || self.num_gpu_blocks_override.is_some();
+        (context < own_context && !chosen).then(|| {
+            format!(
+                "note: a text has at most {context} tokens, not the model's {own_context}, because \
+                 the cache has no room for more; --max-batch-tokens makes it larger"
+            )
+        })
+    }
 }
 
 #[cfg(test)]
@@ -239,5 +251,15 @@ mod tests {
         assert_eq!(flags.batch_tokens(&config, 0.0, 2, free).unwrap(), 1_000_000);
         assert!(flags.batch_tokens(&config, 0.0, 4, free).is_err());
         assert_eq!(flags.batch_tokens(&config, 0.0, 4, None).unwrap(), 1_000_000);
+    }
+
+    #[test]
+    fn a_context_cut_by_the_default_cache_is_noted() {
+        let flags = ServeFlags::parse_from(["serve"]);
+        let note = flags.context_note(40_960, 2_325).unwrap();
+        assert!(note.contains("2325") && note.contains("--max-batch-tokens"), "{note}");
+        assert_eq!(flags.context_note(512, 512), None);
+        let flags = ServeFlags::parse_from(["serve", "--max-batch-tokens", "2325"]);
+        assert_eq!(flags.context_note(40_960, 2_325), None);
     }
 }

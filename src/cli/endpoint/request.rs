@@ -16,8 +16,9 @@ pub enum RemotePrompt {
     Ids(Vec<u32>),
 }
 
-/// Rejects infinite logit biases, which JSON can't express, and flags that llama.cpp's server
-/// doesn't support. If the server is unknown, a note lists the fields it may ignore.
+/// Rejects infinite logit biases, which JSON can't express, template variables without a chat, and
+/// flags that llama.cpp's server doesn't support. If the server is unknown, a note lists the fields
+/// it may ignore.
 ///
 /// # Errors
 /// A usage error.
@@ -25,6 +26,10 @@ pub fn check(args: &Args, params: &SamplingParams, server: &Server) -> Result<()
     ensure!(
         params.logit_bias.iter().all(|(_, bias)| bias.is_finite()),
         usage("--logit-bias: JSON has no infinity; use -100")
+    );
+    ensure!(
+        args.chat || args.template_set.is_empty(),
+        usage("--template-set: --endpoint sends prompts as they are; use cargo xtask chat")
     );
     let extra = [
         ("--top-k", "top_k", params.top_k.is_some(), true),

@@ -231,11 +231,7 @@ pub fn explain(broken: &BTreeSet<Place>) -> String {
          causes."
             .to_string()
     } else if all("src/day") {
-        format!(
-            "The error is in {}. Days from the reference are not affected: with `--solution ref`, \
-             the same command runs without your file.",
-            places(broken)
-        )
+        format!("The error is in {}. Days from the reference are not affected.", places(broken))
     } else if all("tests/") {
         format!(
             "The checks don't compile with your file ({}): has a signature changed? It must stay \

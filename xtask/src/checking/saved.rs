@@ -3,7 +3,7 @@
 use crate::backup;
 use crate::checking::outcome::{self, Unit};
 use crate::checking::runner::DayRun;
-use crate::repo::{Day, Repo};
+use crate::repo::{self, Day, Repo};
 use anyhow::Result;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -81,13 +81,14 @@ fn file(repo: &Repo, day: &Day) -> PathBuf {
     repo.root.join(format!(".candecode/results/{}.jsonl", day.name))
 }
 
-/// Hashes a file, or all files of a directory in order of their names, except the reader's days.
+/// Hashes a file, or all files of a directory in order of their names, except the reader's days and
+/// the files that editors keep next to them.
 fn add(path: &Path, hasher: &mut DefaultHasher) {
     path.file_name().hash(hasher);
     if let Ok(entries) = std::fs::read_dir(path) {
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         paths.sort();
-        paths.retain(|path| !is_day_of_src(path));
+        paths.retain(|path| !is_day_of_src(path) && !repo::is_editors_file(path));
         paths.iter().for_each(|path| add(path, hasher));
     } else {
         // Only regular files: reading a pipe would block
@@ -117,6 +118,22 @@ mod tests {
         assert_eq!(key_with("models/mine.gguf"), before);
         assert_eq!(key_with("models/mine/model.safetensors"), before);
         assert_ne!(key_with("models/story-230k/config.json"), before);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn files_that_editors_keep_next_to_a_day_are_no_inputs() {
+        let root = std::env::temp_dir().join(format!("candecode-editors-{}", std::process::id()));
+        let repo = Repo { root: root.clone(), days: vec![] };
+        let key_with = |path: &str| {
+            backup::write(&root.join(path), path.as_bytes()).unwrap();
+            Inputs::read(&repo).0
+        };
+        let before = key_with("src/lib.rs");
+        for name in [".day06_generate.rs.swp", "#day06_generate.rs#", "day06_generate.rs~"] {
+            assert_eq!(key_with(&format!("src/{name}")), before, "{name}");
+        }
+        assert_ne!(key_with("src/main.rs"), before);
         std::fs::remove_dir_all(root).unwrap();
     }
 }

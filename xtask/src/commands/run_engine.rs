@@ -192,6 +192,12 @@ pub fn run(repo: &Repo, program: &Program, args: &[OsString]) -> Result<ExitCode
         Built::Done(programs) => programs,
         Built::Broken(places) => {
             note!("\n{}", cargo::explain(&places));
+            // `models` has no such flag.
+            let takes_flags = program.flag != MODELS.flag;
+            if takes_flags && places.iter().any(|place| place.file.starts_with("src/day")) {
+                let instead = if flags.mine.is_some() { " instead of `--mine`" } else { "" };
+                note!("With `--solution ref`{instead}, the same command runs without your file.");
+            }
             return Ok(ExitCode::FAILURE);
         }
     };

@@ -198,7 +198,8 @@ impl<'a> Hub<'a> {
             let (hub, file, name) = (self.api.clone(), file.to_string(), self.cached.name.clone());
             let repo = Repo::with_revision(name, RepoType::Model, revision.to_string());
             match patiently(move |bar| call(&hub, &hub.repo(repo), &file, bar)) {
-                Err(e) if matches!(status(&e), 401 | 403) && self.token.is_some() => {
+                // The hub also limits anonymous requests (429), but not so much with a token.
+                Err(e) if matches!(status(&e), 401 | 403 | 429) && self.token.is_some() => {
                     self.api = api(self.cached, self.token.take())?;
                     self.token_sent = true;
                 }

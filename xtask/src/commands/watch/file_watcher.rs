@@ -4,6 +4,7 @@
 //! events don't: on network drives, in containers, and between Windows and WSL. A change is
 //! reported only once it settles, because some editors save in several steps.
 
+use crate::repo;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -49,14 +50,15 @@ fn fingerprint(paths: &[PathBuf]) -> u64 {
     hasher.finish()
 }
 
-/// Hashes a file, or the contents of a directory. A file in the middle of being replaced counts as
-/// absent.
+/// Hashes a file, or the contents of a directory except editors' own files. A file in the middle
+/// of being replaced counts as absent.
 fn add(path: &Path, hasher: &mut DefaultHasher) {
     path.hash(hasher);
     let Ok(meta) = fs::metadata(path) else { return };
     if meta.is_dir() {
         let mut inside: Vec<PathBuf> =
             fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        inside.retain(|path| !repo::is_editors_file(path));
         inside.sort();
         inside.iter().for_each(|path| add(path, hasher));
     } else {
@@ -82,6 +84,8 @@ mod tests {
         assert!(!watcher.poll());
         assert!(watcher.poll());
         assert!(!watcher.poll());
+        fs::write(dir.join("below/.a.rs.swp"), "1").unwrap();
+        assert!(!watcher.poll() && !watcher.poll());
         fs::remove_file(&file).unwrap();
         watcher.reset();
         assert!(!watcher.poll() && !watcher.poll());
