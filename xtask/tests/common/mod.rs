@@ -145,8 +145,9 @@ fn check(test: &str, body: impl Fn() -> bool + std::panic::UnwindSafe) {
     };
     if let Ok(path) = std::env::var("CANDECODE_REPORT") {
         let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
-        write!(file, "{{\"test\":\"{test}\",\"status\":\"{status}\",").unwrap();
-        writeln!(file, "\"message\":\"{message}\"}}").unwrap();
+        // The whole line at once, because tests run on several threads.
+        let line = format!("{{\"test\":\"{test}\",\"status\":\"{status}\",");
+        file.write_all(format!("{line}\"message\":\"{message}\"}}\n").as_bytes()).unwrap();
     }
     assert_eq!(status, "passed");
 }
@@ -155,7 +156,8 @@ fn tell(line: &str) {
     use std::io::Write;
     let Ok(path) = std::env::var("CANDECODE_REPORT") else { return };
     let mut options = std::fs::OpenOptions::new();
-    writeln!(options.create(true).append(true).open(path).unwrap(), "{line}").unwrap();
+    let mut file = options.create(true).append(true).open(path).unwrap();
+    file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 "#;
 
