@@ -157,7 +157,7 @@ pub fn adopt(cache: &mut PagedCache, sequence: usize, blocks: Vec<u32>) {
     if blocks.is_empty() {
         return;
     }
-    // task 22.3: Hold each block, remove free ones from the free list, write the table
+    // task 22.3: Take free blocks out of the free list, hold each block, write the table
     // <solution>
     for block in &blocks {
         if cache.pool.ref_counts[*block as usize] == 0 {

@@ -115,8 +115,8 @@ pub fn adopt(cache: &mut PagedCache, sequence: usize, blocks: Vec<u32>) {
     if blocks.is_empty() {
         return;
     }
-    // task 22.3: Hold each block, remove free ones from the free list, write the table
-    todo!("day 22, task 3: Hold each block, remove free ones from the free list, write the table")
+    // task 22.3: Take free blocks out of the free list, hold each block, write the table
+    todo!("day 22, task 3: Take free blocks out of the free list, hold each block, write the table")
 }
 
 /// Sequences that run together and share the prefixes of all that ran before.
