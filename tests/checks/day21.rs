@@ -281,12 +281,10 @@ fn run_of(from: usize, len: usize) -> Vec<f32> {
 
 // 21.1
 
-pub fn the_longest_free_block_is_allocated_first(day: &Day) -> Outcome {
-    use PoolDo::{Allocate, Release};
-    let script = [Allocate, Allocate, Release(0), Allocate, Allocate, Allocate];
-    let input = "a pool of 4: take two, release block 0, take three";
-    let want = PoolSeen { taken: vec![0, 1, 2, 3, 0], counts: vec![1; 4], free: vec![] };
-    equal(&format!("{input}: blocks taken, holders of each, free"), (day.pool)(4, &script), &want)
+pub fn blocks_are_allocated_from_the_front(day: &Day) -> Outcome {
+    let want = PoolSeen { taken: vec![0, 1], counts: vec![1, 1, 0, 0], free: vec![2, 3] };
+    let got = (day.pool)(4, &[PoolDo::Allocate; 2]);
+    equal("a pool of 4: take two: blocks taken, holders of each, free", got, &want)
         .likely("the block that has been free the longest is at the front of `free`")
 }
 
@@ -296,6 +294,15 @@ pub fn allocating_from_an_empty_pool_is_an_error(day: &Day) -> Outcome {
 }
 
 // 21.2
+
+pub fn the_longest_free_block_is_allocated_first(day: &Day) -> Outcome {
+    use PoolDo::{Allocate, Release};
+    let script = [Allocate, Allocate, Release(0), Allocate, Allocate, Allocate];
+    let input = "a pool of 4: take two, release block 0, take three";
+    let want = PoolSeen { taken: vec![0, 1, 2, 3, 0], counts: vec![1; 4], free: vec![] };
+    equal(&format!("{input}: blocks taken, holders of each, free"), (day.pool)(4, &script), &want)
+        .likely("the block that has been free the longest is at the front of `free`")
+}
 
 pub fn the_last_holder_frees_a_block(day: &Day) -> Outcome {
     use PoolDo::{Allocate, Release, Share};
