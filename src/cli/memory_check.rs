@@ -122,8 +122,7 @@ impl Need<'_> {
 
     /// Returns the total, in bytes.
     pub fn total(&self) -> f64 {
-        let parts = [self.weights(), self.keys_and_values(), self.scores(), self.mask()];
-        parts.iter().sum::<f64>() + self.candidates()
+        self.weights() + self.keys_and_values() + self.scores() + self.mask() + self.candidates()
     }
 
     /// Explains how much memory is needed and why.
@@ -173,9 +172,10 @@ impl Need<'_> {
     /// If it doesn't fit.
     pub fn check(&self, room: f64) -> Result<()> {
         let [weights, kept, scores] = [self.weights(), self.keys_and_values(), self.scores()];
-        let less = if self.candidates() > weights.max(kept).max(scores) {
+        let largest = weights.max(kept).max(scores);
+        let less = if self.candidates() > largest {
             "fewer beams need less"
-        } else if self.mask() > weights.max(kept).max(scores) {
+        } else if self.mask() > largest {
             "prompts of similar length, or one at a time, need less"
         } else if weights >= kept.max(scores) {
             "--dtype bf16, --quantize q8_0 or a smaller --model needs less"

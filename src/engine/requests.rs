@@ -41,7 +41,9 @@ pub fn special_stops(params: &mut SamplingParams, tokenizer: &Tokenizer, vocab_s
     let SamplingParams { stop, stop_token_ids, .. } = params;
     stop.retain(|stop| match tokenizer.special_token(stop) {
         Some(id) => {
-            stop_token_ids.extend(((id as usize) < vocab_size).then_some(id));
+            if (id as usize) < vocab_size {
+                stop_token_ids.push(id);
+            }
             false
         }
         None => true,

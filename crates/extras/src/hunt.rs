@@ -176,7 +176,7 @@ fn probe(repo: &Repo, program: &Path, device: &str, line: &str) -> Result<String
         command.args(["--max-new-tokens", "32"]);
     }
     for text in texts {
-        command.args(["-p", text]);
+        command.arg(format!("--prompt={text}")); // in this form, a text may begin with a dash
     }
     if std::env::var_os("CANDECODE_MODELS").is_none() {
         command.env("CANDECODE_MODELS", repo.root.join("models"));

@@ -68,7 +68,7 @@ pub fn process_all(
     input: &ProcessorInput,
     logits: &mut [f32],
 ) -> Result<()> {
-    let Some(processor) = leaves_none(processors, input, logits)? else { return Ok(()) };
+    let Some(processor) = first_to_leave_none(processors, input, logits)? else { return Ok(()) };
     let generated = input.tokens.len() - input.prompt_len;
     let tokens = if generated == 1 { "token" } else { "tokens" };
     candle_core::bail!(
@@ -87,11 +87,12 @@ pub fn process_draft(
     input: &ProcessorInput,
     logits: &mut [f32],
 ) -> Result<bool> {
-    Ok(leaves_none(processors, input, logits)?.is_none())
+    Ok(first_to_leave_none(processors, input, logits)?.is_none())
 }
 
-/// Runs the processors in order, up to one that leaves no token. Returns that one.
-fn leaves_none<'a>(
+/// Runs the processors in order, and stops at the first that leaves no token. Returns that one, or
+/// None if a token is left in the end.
+fn first_to_leave_none<'a>(
     processors: &'a [Rc<dyn LogitsProcessor + '_>],
     input: &ProcessorInput,
     logits: &mut [f32],

@@ -206,7 +206,8 @@ struct RequestMaker<'a> {
     kept: RefCell<VecDeque<Kept>>,
 }
 
-/// Cached processors, the parameters they were built from, and the size of their automata in bytes.
+/// Cached processors, the parameters they were built from, and the size in bytes that their automata
+/// and masks can have.
 struct Kept {
     made_of: SamplingParams,
     processors: Processors,

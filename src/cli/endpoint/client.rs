@@ -14,7 +14,8 @@ const SILENCE: Duration = Duration::from_secs(300);
 /// Maximum size of a non-streamed response, and of one event in a stream, in bytes.
 const LONGEST: u64 = 4 << 20;
 
-/// Number of events to read ahead. With events of 4 MiB each, they fit in memory.
+/// Maximum number of events to read ahead: 256 MiB at most, since an event has up to [`LONGEST`]
+/// bytes.
 const AHEAD: usize = 64;
 
 /// A server's address and how to connect to it.

@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 const COMMON: [&str; 7] =
     ["tests", "solutions", "src", "crates", "xtask/src", "Cargo.toml", "Cargo.lock"];
 
-/// The models that checks use, the embedded ones. Readers may keep large files next to them.
-const MODELS: [&str; 4] = ["story-3m", "story-230k", "story-gpt2-1m", "paper"];
+/// The models that checks use: `EMBEDDED_MODELS` of the formats crate, as a test makes sure. Readers
+/// may keep large files next to them.
+pub const MODELS: [&str; 4] = ["story-3m", "story-230k", "story-gpt2-1m", "paper"];
 
 /// A fingerprint of the shared inputs.
 pub struct Inputs(u64);
