@@ -206,8 +206,8 @@ struct RequestMaker<'a> {
     kept: RefCell<VecDeque<Kept>>,
 }
 
-/// Cached processors, the parameters they were built from, and the size in bytes that their automata
-/// and masks can have.
+/// Cached processors, the parameters they were built from, and the largest size that their automata
+/// and masks can reach, in bytes.
 struct Kept {
     made_of: SamplingParams,
     processors: Processors,

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 const COMMON: [&str; 7] =
     ["tests", "solutions", "src", "crates", "xtask/src", "Cargo.toml", "Cargo.lock"];
 
-/// The models that checks use: `EMBEDDED_MODELS` of the formats crate, as a test makes sure. Readers
-/// may keep large files next to them.
+/// The models that checks use: `EMBEDDED_MODELS` of the formats crate, which a test compares.
+/// Readers may keep large files next to them.
 pub const MODELS: [&str; 4] = ["story-3m", "story-230k", "story-gpt2-1m", "paper"];
 
 /// A fingerprint of the shared inputs.
