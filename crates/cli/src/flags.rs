@@ -6,7 +6,8 @@ use candecode_engine::generation_config::Settings;
 use candecode_engine::operations::Kernels;
 use candecode_formats::hub::DEFAULT_MODEL;
 use candle_core::DType;
-use clap::builder::{ArgPredicate, NonEmptyStringValueParser};
+use clap::builder::{ArgPredicate, NonEmptyStringValueParser, PossibleValue};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -82,7 +83,7 @@ pub struct Args {
     pub dtype: Option<DType>,
     /// Quantize the weights while loading them. A head shared with the embedding table is always
     /// q8_0
-    #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "dtype")]
+    #[arg(long, value_parser = quant_type(), value_name = "TYPE", conflicts_with = "dtype")]
     pub quantize: Option<QuantType>,
     /// Number of tokens to generate before EOS or a stop token may end the text
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = within(0..=TOKENS))]
@@ -440,6 +441,22 @@ fn loop_day(text: &str) -> Result<usize, String> {
         Ok(day @ (6 | 7 | 10..=13 | 15 | 21 | 24)) => Ok(day),
         _ => Err("the loops are day6, day7, day10 to day13, day15, day21 and day24".to_string()),
     }
+}
+
+/// Parses a value of `--quantize`.
+fn quant_type() -> impl TypedValueParser<Value = QuantType> {
+    let names = [
+        PossibleValue::new("q8_0").help("A scale `d` and 32 signed bytes `q`: a number is `d * q`"),
+        PossibleValue::new("q4_0").help(
+            "A scale `d` and 16 bytes of two numbers `q` from 0 to 15 each: a number is `d * (q - \
+             8)`. Byte `i` has number `i` in its lower four bits and number `i + 16` in its upper \
+             four",
+        ),
+    ];
+    PossibleValuesParser::new(names).map(|name| match &*name {
+        "q8_0" => QuantType::Q8_0,
+        _ => QuantType::Q4_0,
+    })
 }
 
 /// A value of `--draft-tree`: the number of children at each depth.
