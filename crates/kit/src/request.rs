@@ -71,8 +71,9 @@ pub struct SamplingParams {
 }
 
 /// Something that was built from [`SamplingParams`] ahead of time, such as the automaton of their
-/// `allow_regex`, and travels with them to the thread that runs the model. Only the crate that built
-/// it knows its type. It follows from the other parameters, so it makes no difference to equality.
+/// `allow_regex`, and travels with them to the thread that runs the model. Only the crate that
+/// built it knows its type. It follows from the other parameters, so it makes no difference to
+/// equality.
 #[derive(Clone, Default)]
 pub struct Prepared(Option<Arc<dyn Any + Send + Sync>>);
 

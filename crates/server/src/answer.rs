@@ -76,8 +76,8 @@ async fn answer(
     }
 }
 
-/// Reads a request's body, and parses, checks and encodes it on a helper thread: a long prompt takes
-/// a while, and other clients aren't blocked by it there.
+/// Reads a request's body, and parses, checks and encodes it on a helper thread: a long prompt
+/// takes a while, and other clients aren't blocked by it there.
 async fn read(
     state: &Arc<AppState>,
     endpoint: Endpoint,

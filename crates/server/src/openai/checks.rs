@@ -37,8 +37,8 @@ pub fn check_endpoint(fields: &Fields, endpoint: Endpoint) -> Result<(), ApiErro
     Ok(())
 }
 
-/// Rejects what no model could do: values that are out of range, too long, or contradict each other.
-/// `fields` are those that `request` was read from.
+/// Rejects what no model could do: values that are out of range, too long, or contradict each
+/// other. `fields` are those that `request` was read from.
 ///
 /// # Errors
 /// 400, naming the field.
