@@ -5,9 +5,9 @@
 use crate::helper_threads::Lane;
 use crate::openai::ApiError;
 use crate::util::lock;
-use candecode::engine::requests::Automata;
 use candecode::kit::error::describe;
 use candecode::kit::{Prepared, SamplingParams};
+use candecode_engine::requests::Automata;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 

@@ -22,8 +22,8 @@ mod response_sink;
 mod serve_flags;
 mod util;
 
-use candecode::kernels;
 use candecode::kit::{error, panics};
+use candecode_engine::kernels;
 use clap::Parser as _;
 use serve_flags::ServeFlags;
 use std::process::ExitCode;

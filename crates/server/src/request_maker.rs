@@ -4,9 +4,9 @@ use crate::openai::NO_SEED;
 use crate::util::random;
 use anyhow::Result;
 use candecode::day20_serve::Job;
-use candecode::engine::requests::{self, Processors};
-use candecode::engine::{token_rules, Engine};
 use candecode::kit::{LogitsProcessor, ModelConfig, Prepared, Request, SamplingParams};
+use candecode_engine::requests::{self, Processors};
+use candecode_engine::{token_rules, Engine};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 

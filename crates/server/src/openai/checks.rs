@@ -4,9 +4,9 @@
 use super::api_error::ApiError;
 use super::api_request::{ApiRequest, Endpoint};
 use super::known_fields::{asks_for_nothing, Fields};
-use candecode::engine::{requests, token_rules};
 use candecode::kit::error::{describe, shown};
 use candecode::kit::{ModelConfig, SamplingParams, Tokenizer};
+use candecode_engine::{requests, token_rules};
 
 /// Maximum number of choices in one request: prompts times `n`.
 const MAX_CHOICES: usize = 128;
