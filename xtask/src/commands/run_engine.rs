@@ -42,7 +42,7 @@ pub const RUN: Program = Program { package: CLI, name: "candecode", flag: None }
 pub const CHAT: Program = Program { package: CLI, name: "candecode", flag: Some("--chat") };
 /// `serve`: the server.
 pub const SERVE: Program =
-    Program { package: "candecode-serve", name: "candecode-serve", flag: None };
+    Program { package: "candecode-server", name: "candecode-serve", flag: None };
 /// `models`: the engine, listing its models.
 pub const MODELS: Program = Program { package: CLI, name: "candecode", flag: Some("--models") };
 
