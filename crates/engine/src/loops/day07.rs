@@ -1,6 +1,7 @@
 //! Day 7: every request's processors and sampler, without a cache.
 
-use super::{stream, Ability, Found, Loop, OnToken, Run};
+use super::run::stream;
+use super::{Ability, Found, Loop, OnToken, Run};
 use anyhow::Result;
 use candecode::day07_greedy::generate;
 

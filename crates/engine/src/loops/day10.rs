@@ -1,6 +1,7 @@
 //! Day 10: one sequence, with a cache.
 
-use super::{stream, Ability, Found, Loop, OnToken, Run};
+use super::run::stream;
+use super::{Ability, Found, Loop, OnToken, Run};
 use crate::CacheName;
 use anyhow::Result;
 use candecode::day10_kv_cache::generate_cached;

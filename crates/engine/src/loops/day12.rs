@@ -1,6 +1,7 @@
 //! Day 12: a padded batch.
 
-use super::{stream, Ability, Found, Loop, OnToken, Run};
+use super::run::stream;
+use super::{Ability, Found, Loop, OnToken, Run};
 use crate::CacheName;
 use anyhow::Result;
 use candecode::day12_batching::generate_batch;

@@ -1,6 +1,7 @@
 //! Day 21: sequences of different lengths in one row of tokens, over blocks from one pool.
 
-use super::{stream, Ability, Found, Loop, OnToken, Run};
+use super::run::stream;
+use super::{Ability, Found, Loop, OnToken, Run};
 use crate::{CacheKind, CacheName};
 use anyhow::{bail, Result};
 use candecode::day21_pages::{generate_paged, PagedCache};
