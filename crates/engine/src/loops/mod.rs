@@ -49,8 +49,11 @@ pub struct Loop {
     /// Whether day 16 can predict its passes: one prefill, then one step per token of every row.
     pub predictable: bool,
     /// Runs it. [`Run::run`] has checked the number of prompts.
-    run: fn(&Run, &[Vec<u32>], usize, &mut OnToken) -> Result<Found>,
+    run: RunLoop,
 }
+
+/// Runs a loop for these prompts, the first of which is request number N of the whole run.
+type RunLoop = fn(&Run, &[Vec<u32>], usize, &mut OnToken) -> Result<Found>;
 
 /// Something that only some loops can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
