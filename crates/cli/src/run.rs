@@ -15,7 +15,7 @@ use candecode_engine::chat_template::{date, Message, Template};
 use candecode_engine::kernels;
 use candecode_engine::loops::{DraftSource, Drafts, Loop, Run};
 use candecode_engine::medusa::{self, HeadsFile};
-use candecode_engine::nan_trace::{explained, Watched};
+use candecode_engine::watched::{explained, Watched};
 use candecode_engine::ngram_table::{self, NgramTable};
 use candecode_engine::operations::{self, Kernels};
 use candecode_engine::requests::{self, Processors};

@@ -19,7 +19,7 @@ pub mod load;
 pub mod loops;
 pub mod medusa;
 pub mod memory_check;
-pub mod nan_trace;
+pub mod watched;
 pub mod ngram_table;
 pub mod operations;
 pub mod requests;

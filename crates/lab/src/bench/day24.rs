@@ -13,7 +13,7 @@ use candecode::kit::draft::{Counts, DraftTree, TreeDrafter};
 use candecode::kit::{Model, ProcessorInput, Request, Step};
 use candecode_engine::load::load_transformer;
 use candecode_engine::medusa::{self, tree_size};
-use candecode_engine::nan_trace::Watched;
+use candecode_engine::watched::Watched;
 use candecode_engine::operations;
 use candecode_formats::hub;
 use candle_core::{DType, Device, Tensor};
