@@ -7,7 +7,7 @@
 
 use crate::folder::{INDEX, SINGLE};
 use crate::hub::hub_cache::{self, is_plain_name, Repository, OPTIONAL, REQUIRED};
-use crate::hub::DEFAULT_MODEL;
+use crate::hub::model_names::DEFAULT_MODEL;
 use crate::safetensors_source::map;
 use anyhow::{anyhow, bail, Result};
 use candecode_kit::error::describe;

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::folder::{shard_names, INDEX, SINGLE};
-use crate::hub::DEFAULT_MODEL;
+use crate::hub::model_names::DEFAULT_MODEL;
 use crate::safetensors_source::SafetensorsSource;
 use anyhow::{bail, Context as _, Result};
 use hf_hub::{Cache, CacheRepo, Repo};
