@@ -17,7 +17,6 @@ pub use candecode_kit as kit;
 // them.
 const _: () = assert!(kit::device::METAL || !cfg!(feature = "metal"));
 const _: () = assert!(kit::device::CUDA || !cfg!(feature = "cuda"));
-const _: () = assert!(formats::hub::DOWNLOADS || !cfg!(feature = "hub"));
 
 #[cfg(feature = "cli")]
 pub mod cli;
