@@ -73,7 +73,7 @@ pub fn a_position_picks_a_row(day: &Day) -> Outcome {
 
 pub fn learned_positions_equal_gpt2(day: &Day) -> Outcome {
     let model = super::checks::models_dir()?.join("story-gpt2-1m");
-    let weights = candecode::formats::open_weights(&model, DType::F32, &device()?);
+    let weights = candecode_formats::open_weights(&model, DType::F32, &device()?);
     let weights = weights.map_err(|e| candle_core::Error::Msg(format!("{e:#}")))?;
     let rows = golden("day02", "wpe.rows")?;
     let table = weights.tensor("transformer.wpe.weight", &[256, rows.dim(2)?])?;

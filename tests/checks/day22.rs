@@ -3,8 +3,8 @@
 use super::checks::{device, ensure, equal, models_dir, ops, tokenizer, Likely, Outcome, Random};
 use candecode::day07_greedy::argmax;
 use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
-use candecode::engine::load::load_transformer;
 use candecode::kit::{Model, Request, Token, Tokenizer};
+use candecode_engine::load::load_transformer;
 use candle_core::{DType, Error, Result};
 use std::collections::BTreeMap;
 

@@ -5,8 +5,8 @@ use super::checks::{Failure, Fake, Likely, Outcome, Random};
 use candecode::day07_greedy::{argmax, Sequence};
 use candecode::day08_sampling::chacha_sampler;
 use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
-use candecode::engine::load::load_transformer;
 use candecode::kit::{Model, Request, Sampler, Token, Tokenizer};
+use candecode_engine::load::load_transformer;
 use candle_core::{DType, Error, Result};
 use std::collections::BTreeMap;
 

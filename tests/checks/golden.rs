@@ -1,10 +1,10 @@
 //! Reference data for the checks: goldens from torch and transformers, the embedded models, and
 //! seeded random input.
 
-use candecode::engine::load::load_transformer;
-use candecode::engine::operations::{choose, Kernels};
-use candecode::formats;
 use candecode::kit::{self, Model, SharedOps, Tokenizer};
+use candecode_engine::load::load_transformer;
+use candecode_engine::operations::{choose, Kernels};
+use candecode_formats;
 use candle_core::{DType, Device, Error, Result, Tensor};
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub fn golden_json(day: &str) -> Result<serde_json::Value> {
 
 /// Returns the folder of the embedded models. A check must not skip because it is missing.
 pub fn models_dir() -> Result<PathBuf> {
-    formats::hub::models_dir().map_err(|e| Error::Msg(format!("{e:#}")))
+    candecode_formats::hub::models_dir().map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
 /// Returns the operations for whole models: those that `CANDECODE_KERNELS` names (`check
@@ -84,7 +84,7 @@ pub fn model_of(name: &str, dtype: DType) -> Result<Box<dyn Model>> {
 
 /// Loads the embedded models' tokenizer, which all three share.
 pub fn tokenizer() -> Result<Tokenizer> {
-    candecode::formats::read_tokenizer(&models_dir()?.join("story-3m"))
+    candecode_formats::read_tokenizer(&models_dir()?.join("story-3m"))
         .map_err(|e| Error::Msg(format!("{e:#}")))
 }
 

@@ -10,25 +10,25 @@ use crate::prompts::PromptReader;
 use crate::rails::Rails;
 use crate::serve_flags::ServeFlags;
 use anyhow::{anyhow, Context as _, Result};
-use candecode::cli::{generation_config, memory_check};
 use candecode::day14_guard_rails::MASK_BYTES;
 use candecode::day20_serve::{Job, MakeRequest, ServingLoop};
 use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
 use candecode::day23_token_budget::{Limits, TokenScheduler};
-use candecode::days;
-use candecode::engine::chat_template::Template;
-use candecode::engine::requests::{self, Processors};
-use candecode::engine::token_rules;
-use candecode::engine::{load, operations, Engine};
-use candecode::formats::{hub, ModelFiles};
 use candecode::kit::error::{describe, usage};
 use candecode::kit::{device, panics, ModelConfig, Request, SamplingParams, WeightFormat};
+use candecode_engine::chat_template::Template;
+use candecode_engine::requests::{self, Processors};
+use candecode_engine::token_rules;
+use candecode_engine::{credits, generation_config, memory_check};
+use candecode_engine::{load, operations, Engine};
+use candecode_formats::{hub, ModelFiles};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::PathBuf;
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{watch, Semaphore};
@@ -52,7 +52,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let listener = TcpListener::bind(flags.address())
         .with_context(|| format!("cannot listen at {}", flags.address()))?;
     let address = listener.local_addr()?;
-    let files = ModelFiles::at(&hub::locate(&flags.model, flags.offline)?)?;
+    let files = ModelFiles::at(&locate(&flags.model, flags.offline)?)?;
     let tokenizer = files.tokenizer()?;
     let template = template(flags, &files)?;
     let stops = template.as_ref().map(|template| template.stops.clone()).unwrap_or_default();
@@ -117,7 +117,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         })
         .context("the HTTP thread cannot start")?;
 
-    say(&days::credits(20, device::name(&device)));
+    say(&credits::credits(20, device::name(&device)));
     let advice =
         |asked| generation_config::advice_for_requests(asked, files.generation_config_name());
     if let Some(note) = files.generation_config().and_then(advice) {
@@ -170,6 +170,18 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         Err(panic) => std::panic::resume_unwind(panic),
     }
     ran.map_err(|panic| anyhow!("{}", panics::describe_panic(&*panic)))
+}
+
+/// Returns the path of a model, which is downloaded if necessary, unless `offline` is set.
+#[cfg(feature = "hub")]
+fn locate(name: &str, offline: bool) -> Result<PathBuf> {
+    hub::locate(name, Some(&candecode_remote::hub::Hub { offline }))
+}
+
+/// Returns the path of a model on this machine.
+#[cfg(not(feature = "hub"))]
+fn locate(name: &str, _offline: bool) -> Result<PathBuf> {
+    hub::locate(name, None)
 }
 
 /// Returns the chat template, or an explanation for clients of why there isn't one. If the model's

@@ -1,0 +1,81 @@
+//! Day 12: the time for 32 new tokens in every row, against the number of rows. The rows have equal
+//! or very different lengths.
+
+use crate::plot::{Axis, Plot};
+use crate::shared::{batch_cache, model, random, request, tokenizer};
+use crate::times::Times;
+use anyhow::Result;
+use candecode::day12_batching::generate_batch;
+use candecode::kit::Weight;
+use candecode_engine::operations::{self, Kernels};
+use candle_core::Device;
+
+/// Numbers of rows in a batch.
+const SIZES: [usize; 6] = [1, 2, 4, 8, 16, 32];
+/// Numbers of rows in a single matrix product.
+const ROWS: [usize; 5] = [1, 2, 4, 8, 32];
+
+/// Returns prompts of 9 tokens each, or of 1 to 17 (9 on average).
+fn prompts(rows: usize, ragged: bool) -> Vec<Vec<u32>> {
+    let len = |row: usize| if ragged { 1 + 16 * row / (rows - 1).max(1) } else { 9 };
+    (0..rows).map(|row| (300..300 + len(row) as u32).collect()).collect()
+}
+
+pub fn measure(times: &mut Times) -> Result<()> {
+    let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
+    for rows in SIZES {
+        for (name, ragged) in [("even", false), ("ragged", true)] {
+            let prompts = prompts(rows, ragged);
+            times.measure(&format!("{name}_{rows}"), || {
+                let cache = Box::new(batch_cache(&*model));
+                let requests = prompts.iter().map(|prompt| request(&*model, prompt, 32)).collect();
+                let tokens = generate_batch(&*model, &tokenizer, requests, cache)?;
+                tokens.collect::<candle_core::Result<Vec<_>>>()
+            })?;
+        }
+    }
+    // One matrix product, from 576 to 1536 as in SmolLM2-135M's MLP, with candle's operations and
+    // with the fast kernel.
+    let weight = Weight::new(random(&[1536, 576])?)?;
+    for rows in ROWS {
+        let x = random(&[rows, 576])?;
+        for kernels in [Kernels::Plain, Kernels::Fast] {
+            let ops = operations::choose(Some(kernels), &Device::Cpu);
+            times.measure(&format!("{kernels}_{rows}"), || ops.linear(&x, &[&weight]))?;
+        }
+    }
+    Ok(())
+}
+
+pub fn report(times: &Times) -> Result<()> {
+    let unit = times.of("even_1")?;
+    let gains = |kind| -> Result<Vec<(f64, f64)>> {
+        let line = times.line(kind, &SIZES)?;
+        Ok(line.into_iter().map(|(rows, time)| (rows, rows * unit / time)).collect())
+    };
+    let (even, ragged) = (gains("even")?, gains("ragged")?);
+    println!("1 row: {:.0} tokens per second", 32.0 / unit);
+    for ((rows, even), (_, ragged)) in even.iter().zip(&ragged) {
+        println!("{rows:2} rows: {even:5.2} times the tokens per second, ragged {ragged:5.2}");
+    }
+    for kernels in ["plain", "fast"] {
+        let line = times.line(kernels, &ROWS)?;
+        let micros: Vec<String> =
+            line.iter().map(|(_, time)| format!("{:.0}", time * 1e6)).collect();
+        println!("product with 1, 2, 4, 8 and 32 rows, {kernels}, in µs: {}", micros.join(" "));
+    }
+    let ticks = SIZES.map(|rows| rows as f64);
+    let mut plot = Plot::new(
+        "Tokens per second over all rows against the number of rows, on logarithmic axes, with \
+         the ideal line: more rows produce more tokens, but far fewer than the ideal.",
+        Axis::log("rows in the batch", (1.0, 32.0), &ticks),
+        Axis::log("tokens per second over all rows; 1 is a single row", (1.0, 32.0), &ticks),
+    );
+    plot.line("known", &[(1.0, 1.0), (32.0, 32.0)]);
+    plot.words("right", (16.0, 16.0), (-14.0, 0.0), "ideal: proportional to rows");
+    plot.series("kept", &even);
+    plot.words("", even[1], (0.0, 16.0), &format!("2 rows: {:.1}", even[1].1));
+    let last = even[SIZES.len() - 1];
+    plot.words("right", last, (-4.0, -16.0), &format!("32 rows: {:.1}", last.1));
+    plot.save("day12_throughput.svg")
+}

@@ -1,0 +1,136 @@
+//! Day 15: 24 requests of very different lengths, in static batches and in one continuous batch.
+
+use crate::plot;
+use crate::shared::{batch_cache, model, request, tokenizer};
+use crate::times::Times;
+use anyhow::Result;
+use candecode::day12_batching::{generate_batch, BatchCache};
+use candecode::day15_scheduler::Scheduler;
+use candecode::kit::{Batch, Cache, Model, ModelConfig, Step, Tokenizer};
+use candecode_cli::score::trace as mix;
+use candle_core::{Device, Tensor};
+use std::cell::RefCell;
+use std::fmt::Write as _;
+
+/// Maximum number of rows in a batch.
+const SIZE: usize = 8;
+
+/// Serves the mix in static batches, each run until all of its requests have finished.
+fn fixed(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) -> Result<()> {
+    for chunk in mix.chunks(SIZE) {
+        let requests = chunk.iter().map(|(prompt, wanted)| request(model, prompt, *wanted));
+        let cache = Box::new(batch_cache(model));
+        let tokens = generate_batch(model, tokenizer, requests.collect(), cache)?;
+        tokens.collect::<candle_core::Result<Vec<_>>>()?;
+    }
+    Ok(())
+}
+
+/// Serves the mix in one continuous batch: the next request is submitted as soon as a row is free.
+fn running(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) -> Result<()> {
+    let layers = model.config().num_hidden_layers;
+    let new_cache = Box::new(move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>);
+    let mut scheduler = Scheduler::new(model, tokenizer, new_cache, usize::MAX);
+    let mut queue = mix.iter().enumerate();
+    loop {
+        while scheduler.running.len() + scheduler.waiting.len() < SIZE {
+            let Some((id, (prompt, wanted))) = queue.next() else { break };
+            let mut request = request(model, prompt, *wanted);
+            request.id = id;
+            scheduler.submit(request)?;
+        }
+        if scheduler.is_idle() {
+            return Ok(());
+        }
+        scheduler.turn()?;
+    }
+}
+
+/// A model that records the number of rows in every decoding pass.
+struct Counted {
+    model: Box<dyn Model>,
+    rows: RefCell<Vec<usize>>,
+}
+
+impl Model for Counted {
+    fn config(&self) -> &ModelConfig {
+        self.model.config()
+    }
+
+    fn device(&self) -> &Device {
+        self.model.device()
+    }
+
+    fn forward(&self, step: &Step, cache: &mut dyn Cache) -> candle_core::Result<Tensor> {
+        let (rows, width) = step.ids.dims2()?;
+        if width == 1 {
+            self.rows.borrow_mut().push(rows);
+        }
+        self.model.forward(step, cache)
+    }
+}
+
+pub fn measure(times: &mut Times) -> Result<()> {
+    let (model, tokenizer, mix) = (model("story-3m")?, tokenizer()?, mix());
+    times.measure("static", || fixed(&*model, &tokenizer, &mix))?;
+    times.measure("continuous", || running(&*model, &tokenizer, &mix))
+}
+
+pub fn report(times: &Times) -> Result<()> {
+    let ratio = times.of("static")? / times.of("continuous")?;
+    let (tokenizer, mix) = (tokenizer()?, mix());
+    let counted = Counted { model: model("story-3m")?, rows: RefCell::default() };
+    fixed(&counted, &tokenizer, &mix)?;
+    let fixed = counted.rows.take();
+    running(&counted, &tokenizer, &mix)?;
+    let running = counted.rows.take();
+    let tokens: usize = mix.iter().map(|(_, wanted)| wanted).sum();
+    for (name, rows) in [("static", &fixed), ("continuous", &running)] {
+        let mean = rows.iter().sum::<usize>() as f64 / rows.len() as f64;
+        println!("{name}: {tokens} tokens in {} decoding passes of {mean:.2} rows", rows.len());
+    }
+    println!("tokens per second, continuous / static: {ratio:.2}");
+    plot::save("day15_throughput.svg", &bars(&fixed, &running, ratio))
+}
+
+/// Draws the number of rows in each pass: static batches above, the continuous batch below.
+fn bars(fixed: &[usize], running: &[usize], ratio: f64) -> String {
+    let mut svg = plot::open(
+        330,
+        "Rows in every decoding pass: static batches run down to one \
+        row, one after another; the running batch stays full almost to the end, and needs fewer \
+        passes.",
+    );
+    let width = 600.0 / fixed.len().max(running.len()) as f64;
+    for (rows, top, role, name) in
+        [(fixed, 50.0, "known", "static batches"), (running, 200.0, "kept", "one running batch")]
+    {
+        let base = top + 12.0 * SIZE as f64;
+        let _ = writeln!(
+            svg,
+            "<text class=\"left strong\" x=\"70\" y=\"{}\">{name}: {} passes</text>",
+            top - 14.0,
+            rows.len()
+        );
+        for (count, y) in [(SIZE, top), (0, base)] {
+            let _ = writeln!(svg, "<text class=\"right note\" x=\"60\" y=\"{y}\">{count}</text>");
+        }
+        let _ = writeln!(svg, "<g class=\"{role}\">");
+        for (i, count) in rows.iter().enumerate() {
+            let (x, high) = (70.0 + width * i as f64, 12.0 * *count as f64);
+            let _ = writeln!(
+                svg,
+                "<rect class=\"bar\" x=\"{x:.1}\" y=\"{:.1}\" \
+                width=\"{width:.1}\" height=\"{high:.1}\"/>",
+                base - high
+            );
+        }
+        let _ = writeln!(svg, "</g>\n<path class=\"axis\" d=\"M70 {base}H670\"/>");
+    }
+    let _ = writeln!(
+        svg,
+        "<text class=\"note\" x=\"370\" y=\"318\">decoding passes, in order; \
+        height: rows in the pass. Tokens per second, running / static: {ratio:.2}</text>\n</svg>"
+    );
+    svg
+}

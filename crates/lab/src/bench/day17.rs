@@ -1,0 +1,124 @@
+//! Day 17: matrix products at the sizes of SmolLM2-135M's matrices, with a simple loop, several
+//! running sums, threads, the fast kernel, and candle's kernel.
+
+use crate::plot::{Axis, Plot};
+use crate::shared::random;
+use crate::times::Times;
+use anyhow::Result;
+use candecode::day17_kernel::{self, vectorized, Stored};
+use candecode_engine::kernels;
+use candle_core::{DType, WithDType};
+use half::bf16;
+use std::hint::black_box;
+
+/// The query projection, the MLP's up and down projections, and the head, which doesn't fit in any
+/// cache: name, row length, and number of rows.
+const MATRICES: [(&str, usize, usize); 4] =
+    [("query", 576, 576), ("up", 576, 1536), ("down", 1536, 576), ("head", 576, 49152)];
+
+/// Numbers of vectors to multiply at once.
+const VECTORS: [usize; 4] = [1, 2, 4, 8];
+
+/// Computes a dot product the obvious way, with one running sum.
+fn simple_dot<W: Stored>(row: &[W], x: &[f32]) -> f32 {
+    let mut sum = 0.0;
+    for (w, x) in row.iter().zip(x) {
+        sum += w.widen() * x;
+    }
+    sum
+}
+
+pub fn measure(times: &mut Times) -> Result<()> {
+    for (name, inner, out) in MATRICES {
+        one_dtype::<f32>(times, &format!("{name}_f32"), inner, out)?;
+        one_dtype::<bf16>(times, &format!("{name}_bf16"), inner, out)?;
+        let (x, w) = (random(&[1, inner])?, random(&[out, inner])?);
+        times.measure(&format!("{name}_f32_candle_1"), || x.matmul(&w.t()?))?;
+    }
+    Ok(())
+}
+
+fn one_dtype<W: Stored + WithDType>(
+    times: &mut Times,
+    name: &str,
+    inner: usize,
+    out: usize,
+) -> Result<()> {
+    let w = random(&[out, inner])?.to_dtype(W::DTYPE)?;
+    let numbers: Vec<W> = w.flatten_all()?.to_vec1()?;
+    let x: Vec<f32> = random(&[inner])?.to_vec1()?;
+    // One vector, one thread.
+    let mut y = vec![0.0; out];
+    times.measure(&format!("{name}_loop_1"), || {
+        for (row, y) in black_box(&numbers).chunks_exact(inner).zip(&mut y) {
+            *y = simple_dot(row, &x);
+        }
+        anyhow::Ok(())
+    })?;
+    times.measure(&format!("{name}_sums_1"), || {
+        vectorized(black_box(&numbers), &x, inner, &mut y);
+        anyhow::Ok(())
+    })?;
+    for vectors in VECTORS {
+        let x = random(&[vectors, inner])?;
+        times.measure(&format!("{name}_threads_{vectors}"), || day17_kernel::linear(&x, &w))?;
+        times.measure(&format!("{name}_kit_{vectors}"), || kernels::linear(&x, &[&w]))?;
+    }
+    Ok(())
+}
+
+pub fn report(times: &Times) -> Result<()> {
+    println!("microseconds, and speed relative to the fast kernel");
+    for (name, inner, out) in MATRICES {
+        for dtype in [DType::F32, DType::BF16].map(|dtype| dtype.as_str()) {
+            let time =
+                |kind: &str, vectors: usize| times.of(&format!("{name}_{dtype}_{kind}_{vectors}"));
+            let mut parts = Vec::new();
+            for (kind, name) in
+                [("loop", "loop"), ("sums", "sums"), ("candle", "candle, all threads,")]
+            {
+                if let Ok(seconds) = time(kind, 1) {
+                    let share = time("kit", 1)? / seconds;
+                    parts.push(format!("{name} {:.0} ({share:.2})", seconds * 1e6));
+                }
+            }
+            let parts = parts.join(", ");
+            println!("{name} {inner} -> {out}, {dtype}, 1 vector, one thread: {parts}");
+            for n in VECTORS {
+                let (mine, kit) = (time("threads", n)? * 1e6, time("kit", n)? * 1e6);
+                println!("  {n} vectors: day 17 {mine:.0} ({:.2}), kit {kit:.0}", kit / mine);
+            }
+        }
+    }
+    let millis = |kind: &str, vectors: &[usize]| -> Result<Vec<(f64, f64)>> {
+        let line = times.line(&format!("head_f32_{kind}"), vectors)?;
+        Ok(line.into_iter().map(|(n, seconds)| (n, 1e3 * seconds)).collect())
+    };
+    let (mine, kit) = (millis("threads", &VECTORS)?, millis("kit", &VECTORS)?);
+    let (simple, sums) = (millis("loop", &[1])?[0], millis("sums", &[1])?[0]);
+    let mut plot = Plot::new(
+        "Milliseconds for a product with SmolLM2-135M's head in f32 against the number of \
+         vectors, on logarithmic axes: a simple loop is slowest, several running sums are much \
+         faster, and two threads are faster still. Up to four vectors take little longer than one.",
+        Axis::log(
+            "vectors multiplied at once",
+            (1.0, 12.0), // leaves room for the labels next to the lines
+            &VECTORS.map(|n| n as f64),
+        ),
+        Axis::log(
+            "milliseconds for a product, 576 to 49,152 in f32",
+            (2.0, 100.0),
+            &[2.0, 5.0, 10.0, 20.0, 50.0, 100.0],
+        ),
+    );
+    plot.dots("dropped", &[simple, sums]);
+    let words = format!("simple loop, one thread: {:.0} ms", simple.1);
+    plot.words("left", simple, (12.0, 4.0), &words);
+    plot.words("left", sums, (12.0, 4.0), &format!("several sums, one thread: {:.1} ms", sums.1));
+    plot.series("kept", &mine);
+    plot.series("known", &kit);
+    let (mine, kit) = (mine[VECTORS.len() - 1], kit[VECTORS.len() - 1]);
+    plot.words("left", mine, (10.0, -4.0), &format!("day 17: {:.1} ms", mine.1));
+    plot.words("left", kit, (10.0, 12.0), &format!("fast: {:.1} ms", kit.1));
+    plot.save("day17_kernel.svg")
+}

@@ -1,0 +1,132 @@
+//! Day 21: day 15's requests in a cache with a fixed number of positions, as one rectangle and in
+//! pages.
+
+use crate::shared::{model, request, tokenizer};
+use crate::times::Times;
+use anyhow::Result;
+use candecode::day07_greedy::Sequence;
+use candecode::day12_batching::BatchCache;
+use candecode::day15_scheduler::Scheduler;
+use candecode::day21_pages::{PagedBatch, PagedCache};
+use candecode::kit::{Batch, Model, Tokenizer};
+use candecode_cli::score::trace as mix;
+
+/// Number of positions in the cache.
+const POSITIONS: usize = 512;
+/// The block sizes to compare.
+const BLOCK_SIZES: [usize; 3] = [4, 16, 64];
+
+/// Sums over all passes.
+#[derive(Default)]
+struct Sums {
+    passes: usize,
+    running: usize,
+    /// Positions taken by the running sequences, including padding and empty slots.
+    taken: usize,
+    /// Positions that hold a token.
+    used: usize,
+}
+
+impl Sums {
+    fn add(&mut self, running: usize, taken: usize, used: usize) {
+        self.passes += 1;
+        self.running += running;
+        self.taken += taken;
+        self.used += used;
+    }
+
+    fn print(&self, name: &str) {
+        let mean = |sum: usize| sum as f64 / self.passes as f64;
+        println!(
+            "{name:<16}{:>4} passes, {:>5.2} sequences at a time, {:>5.1} positions taken, {:>5.1} \
+             used, {:>4.1} % wasted",
+            self.passes,
+            mean(self.running),
+            mean(self.taken),
+            mean(self.used),
+            100.0 * (1.0 - self.used as f64 / self.taken as f64)
+        );
+    }
+}
+
+/// Serves the mix with day 15's scheduler, where every row takes as many positions as the longest.
+fn rectangle(model: &dyn Model, tokenizer: &Tokenizer) -> Result<Sums> {
+    let layers = model.config().num_hidden_layers;
+    let new_cache = Box::new(move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>);
+    let mut scheduler = Scheduler::new(model, tokenizer, new_cache, POSITIONS);
+    for (id, (prompt, wanted)) in mix().iter().enumerate() {
+        let mut request = request(model, prompt, *wanted);
+        request.id = id;
+        scheduler.submit(request)?;
+    }
+    let mut sums = Sums::default();
+    while !scheduler.is_idle() {
+        scheduler.turn()?;
+        let held: Vec<_> =
+            scheduler.running.iter().map(|row| row.sequence.tokens.len() - 1).collect();
+        let widest =
+            scheduler.running.iter().zip(&held).map(|(row, held)| row.padding + held).max();
+        if let Some(widest) = widest {
+            sums.add(held.len(), held.len() * widest, held.iter().sum());
+        }
+    }
+    Ok(sums)
+}
+
+/// Serves the mix from a pool of blocks. A sequence starts as soon as there are enough blocks for
+/// its maximum length.
+fn pages(model: &dyn Model, tokenizer: &Tokenizer, block_size: usize) -> Result<Sums> {
+    let blocks = POSITIONS / block_size;
+    let cache = PagedCache::new(model.config().num_hidden_layers, blocks, block_size)?;
+    let mut batch = PagedBatch::new(model, Vec::new(), cache);
+    let most = |sequence: &Sequence| {
+        let positions = sequence.prompt_len + sequence.request.max_new_tokens - 1;
+        positions.div_ceil(block_size)
+    };
+    let mut waiting = mix().into_iter().enumerate().peekable();
+    let mut sums = Sums::default();
+    loop {
+        while let Some((id, (prompt, wanted))) = waiting.peek() {
+            let mut request = request(model, prompt, *wanted);
+            request.id = *id;
+            let sequence = Sequence::new(request, tokenizer);
+            if batch.running.iter().map(most).sum::<usize>() + most(&sequence) > blocks {
+                break;
+            }
+            batch.running.push(sequence);
+            waiting.next();
+        }
+        if batch.running.is_empty() {
+            return Ok(sums);
+        }
+        batch.step()?;
+        let (taken, used) = batch.cache.usage();
+        if taken > 0 {
+            sums.add(batch.running.len(), taken, used);
+        }
+    }
+}
+
+pub fn measure(times: &mut Times) -> Result<()> {
+    let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
+    times.measure("rectangle", || rectangle(&*model, &tokenizer).map(drop))?;
+    for block_size in BLOCK_SIZES {
+        let name = format!("blocks of {block_size}");
+        times.measure(&name, || pages(&*model, &tokenizer, block_size).map(drop))?;
+    }
+    Ok(())
+}
+
+pub fn report(times: &Times) -> Result<()> {
+    let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
+    println!("24 requests, a cache of {POSITIONS} positions");
+    rectangle(&*model, &tokenizer)?.print("rectangle");
+    for block_size in BLOCK_SIZES {
+        pages(&*model, &tokenizer, block_size)?.print(&format!("blocks of {block_size}"));
+    }
+    for block_size in BLOCK_SIZES {
+        let ratio = times.of("rectangle")? / times.of(&format!("blocks of {block_size}"))?;
+        println!("tokens per second, blocks of {block_size} / rectangle: {ratio:.2}");
+    }
+    Ok(())
+}

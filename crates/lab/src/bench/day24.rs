@@ -1,0 +1,187 @@
+//! Day 24: the cost of a pass over a draft tree, the cost of drafting one, and the speedup from
+//! both.
+
+use crate::shared::{locate, request, text, text_of, tokenizer};
+use crate::times::Times;
+use anyhow::Result;
+use candecode::day05_model::Transformer;
+use candecode::day07_greedy::argmax;
+use candecode::day24_draft_trees::{
+    decode_tree, tree_step, MedusaHeads, MedusaTree, ModelTree, TreeCache, TreeDecoder,
+};
+use candecode::kit::draft::{Counts, DraftTree, TreeDrafter};
+use candecode::kit::{Model, ProcessorInput, Request, Step};
+use candecode_engine::load::load_transformer;
+use candecode_engine::medusa::{self, tree_size};
+use candecode_engine::nan_trace::Watched;
+use candecode_engine::operations;
+use candle_core::{DType, Device, Tensor};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Instant;
+
+const PROMPT: &str = "Lily and her dog";
+const NEW: usize = 64;
+/// Positions before the tree in a timed pass.
+const PAST: usize = 32;
+
+/// The drafters, each with the shapes of its trees.
+const ROWS: [(&str, &[&[usize]]); 2] = [
+    ("medusa", &[&[1, 1, 1, 1], &[2, 1], &[2, 1, 1, 1], &[3, 2, 1, 1], &[4, 3, 2, 1]]),
+    ("story-230k", &[&[1, 1, 1, 1], &[2, 1], &[2, 1, 1, 1], &[3, 2, 1, 1]]),
+];
+
+/// Formats a shape for `--draft-tree`, such as `2x1`.
+fn named(shape: &[usize]) -> String {
+    shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
+}
+
+/// The target, its Medusa heads, and the small model.
+struct Models {
+    target: Transformer,
+    heads: MedusaHeads,
+    small: Transformer,
+}
+
+impl Models {
+    fn open() -> Result<Self> {
+        let load = |name: &str| {
+            let ops = operations::choose(None, &Device::Cpu);
+            load_transformer(&locate(name)?, DType::F32, &Device::Cpu, &ops)
+        };
+        let target = load("story-3m")?;
+        let heads = medusa::load(&locate("story-3m")?.join(medusa::FILE), &target)?;
+        Ok(Self { target, heads, small: load("story-230k")? })
+    }
+
+    fn drafter(&self, name: &str) -> Box<dyn TreeDrafter + '_> {
+        if name == "medusa" {
+            return Box::new(MedusaTree { heads: &self.heads });
+        }
+        let cache = TreeCache::new(self.small.config().num_hidden_layers);
+        let vocab_size = self.target.config().vocab_size;
+        let (tokens, processors) = (Vec::new(), Vec::new());
+        Box::new(ModelTree {
+            model: &self.small,
+            cache,
+            tokens,
+            processors,
+            greedy: true,
+            vocab_size,
+        })
+    }
+
+    /// Generates the text with trees of this shape. Returns the counts, and the seconds spent on
+    /// drafting.
+    fn decode(&self, name: &str, shape: &[usize]) -> Result<(Counts, f64)> {
+        let target = Watched::new(&self.target, String::new(), || false);
+        let tokenizer = tokenizer()?;
+        let prompt = tokenizer.encode(PROMPT)?;
+        let spent = Rc::new(Cell::new(0.0));
+        let drafter = Box::new(Timed { drafter: self.drafter(name), spent: Rc::clone(&spent) });
+        let request = request(&target, &prompt, NEW);
+        let mut decoder = TreeDecoder::new(&target, &tokenizer, request, drafter, shape.to_vec())?;
+        while decoder.sequence.finish.is_none() {
+            decode_tree(&mut decoder)?;
+        }
+        Ok((decoder.counts, spent.get()))
+    }
+}
+
+/// A drafter that measures the time spent on drafting.
+struct Timed<'a> {
+    drafter: Box<dyn TreeDrafter + 'a>,
+    spent: Rc<Cell<f64>>,
+}
+
+impl TreeDrafter for Timed<'_> {
+    fn draft(
+        &mut self,
+        input: &ProcessorInput,
+        shape: &[usize],
+        hidden: Option<&Tensor>,
+        uniform: &mut dyn FnMut() -> f32,
+    ) -> candle_core::Result<DraftTree> {
+        let begun = Instant::now();
+        let tree = self.drafter.draft(input, shape, hidden, uniform);
+        self.spent.set(self.spent.get() + begun.elapsed().as_secs_f64());
+        tree
+    }
+}
+
+/// Returns a full tree of this shape.
+fn full(shape: &[usize]) -> DraftTree {
+    let mut tree = DraftTree::new(5);
+    let mut level = vec![0];
+    for width in shape {
+        let children = level.iter().flat_map(|node| std::iter::repeat_n(*node, *width));
+        let parents: Vec<usize> = children.collect();
+        level = parents.into_iter().map(|parent| tree.add(parent, 7, Vec::new())).collect();
+    }
+    tree
+}
+
+pub fn measure(times: &mut Times) -> Result<()> {
+    let models = Models::open()?;
+    let (target, tokenizer) = (&models.target, tokenizer()?);
+    let before = text(target, PROMPT, PAST)?;
+    let mut cache = TreeCache::new(target.config().num_hidden_layers);
+    target.forward(&Step::new(target, &before, 0)?, &mut cache)?;
+    let shapes = ROWS.iter().flat_map(|(_, shapes)| shapes.iter().copied());
+    for shape in shapes.chain([&[][..]]) {
+        let tree = full(shape);
+        times.measure(&format!("pass_{}", tree.num_nodes()), || -> Result<_> {
+            cache.layers.truncate(PAST)?;
+            let step = tree_step(target, &tree, PAST, 0)?;
+            let logits = target.forward(&step, &mut cache)?;
+            Ok(logits.squeeze(0)?.to_vec2::<f32>()?)
+        })?;
+    }
+    let prompt = tokenizer.encode(PROMPT)?;
+    let request =
+        || Request { eos_token_ids: vec![], ..Request::new(target.config(), &prompt, NEW, argmax) };
+    times.measure("plain", || text_of(target, &tokenizer, request()))?;
+    for (name, shapes) in ROWS {
+        for shape in shapes {
+            let row = format!("{name}_{}", named(shape));
+            times.measure(&format!("whole_{row}"), || models.decode(name, shape))?;
+            times.samples(&format!("draft_{row}"), || {
+                let (counts, spent) = models.decode(name, shape)?;
+                Ok(spent / counts.passes as f64)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+pub fn report(times: &Times) -> Result<()> {
+    let models = Models::open()?;
+    let (pass, plain) = (times.of("pass_1")?, times.of("plain")?);
+    println!(
+        "story-3m: a pass over 1 token after {PAST} takes {:.0} µs, the unit below. c: a pass over \
+         n tokens. d: a draft. t: tokens per pass. Speedup over {NEW} tokens by the formula \
+         t / (c + d), and by the clock",
+        1e6 * pass
+    );
+    println!(
+        "{:<12}{:<10}{:>4}{:>7}{:>7}{:>7}{:>9}{:>7}",
+        "drafter", "shape", "n", "c", "d", "t", "formula", "clock"
+    );
+    for (name, shapes) in ROWS {
+        for shape in shapes {
+            let row = format!("{name}_{}", named(shape));
+            let n = 1 + tree_size(shape);
+            let c = times.of(&format!("pass_{n}"))? / pass;
+            let d = times.of(&format!("draft_{row}"))? / pass;
+            let (counts, _) = models.decode(name, shape)?;
+            let t = counts.written as f64 / counts.passes as f64;
+            let clock = plain / times.of(&format!("whole_{row}"))?;
+            let formula = t / (c + d);
+            println!(
+                "{name:<12}{:<10}{n:>4}{c:>7.2}{d:>7.2}{t:>7.2}{formula:>9.2}{clock:>7.2}",
+                named(shape)
+            );
+        }
+    }
+    Ok(())
+}
