@@ -1,7 +1,8 @@
 //! Tests downloads from the hub over the loopback: a server in this test speaks the hub's protocol,
 //! serves an embedded model, and simulates network failures.
 //!
-//! Runs the `candecode` command itself, with the reference: `cargo test --features ref --test hub`.
+//! Runs the `candecode` command itself, with the reference:
+//! `cargo test --package candecode-cli --features ref --test hub`.
 
 #![cfg(all(feature = "ref", feature = "hub"))]
 
