@@ -4,8 +4,8 @@ use anyhow::Result;
 use candecode_formats::hub;
 use std::path::PathBuf;
 
-/// Returns the path of a model, as [`hub::locate`] does. Downloads it if necessary, unless `offline`
-/// is set.
+/// Returns the path of a model, as [`hub::locate`] does. Downloads it if necessary, unless
+/// `offline` is set.
 ///
 /// # Errors
 /// If the model doesn't exist, or isn't on this machine and can't be downloaded.

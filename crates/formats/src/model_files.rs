@@ -85,8 +85,8 @@ impl Format {
 }
 
 impl ModelFiles {
-    /// Opens a model on this machine: an embedded name, a folder, a GGUF file, or a repository in the
-    /// hub's cache.
+    /// Opens a model on this machine: an embedded name, a folder, a GGUF file, or a repository in
+    /// the hub's cache.
     ///
     /// # Errors
     /// If the model isn't on this machine, or has an invalid configuration.
