@@ -9,6 +9,7 @@
 #[path = "page/gguf_writer.rs"]
 mod gguf_writer;
 
+use candecode_course::Repo;
 use candecode_remote::test_servers::hub::{Fault, Hub, Large};
 use candecode_remote::test_servers::openai::{Manner, OpenAiServer};
 use candle_core::{Device, Tensor};
@@ -18,7 +19,6 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use xtask::repo::Repo;
 
 /// NaN, infinity and the largest finite number in bf16.
 const NAN: u16 = 0x7fc0;
