@@ -148,6 +148,9 @@ fn each_loop_refuses_the_flags_that_it_cannot_take_and_names_them() {
             let line = format!("--loop {day_loop:?} {needed} {flags}");
             let flags: Vec<&str> = line.split_whitespace().collect();
             let Ok(args) = parsed(&flags) else { continue }; // clap has refused two of the flags
+            if args.draft_trees() && ability == Ability::Drafts {
+                continue; // trees of n-grams
+            }
             let planned = plan::plan(&args, 1);
             if flags.contains(&"torch") && !day_loop.can(Ability::Sampling) {
                 refused(planned, &[&format!("--loop {day_loop:?} can't take --top-k")]);
