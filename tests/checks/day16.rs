@@ -247,13 +247,12 @@ pub fn the_head_counts(day: &Day) -> Outcome {
 }
 
 pub fn the_count_matches_the_files(day: &Day) -> Outcome {
-    let oracle = models_dir()?.join("../tests/oracle");
     let folders = [
         (models_dir()?.join("story-3m"), ""),
         (models_dir()?.join("story-gpt2-1m"), "wpe"),
-        (oracle.join("tiny-llama"), "embed_tokens"),
-        (oracle.join("tiny-qwen2"), "embed_tokens"),
-        (oracle.join("tiny-qwen3"), "embed_tokens"),
+        (oracle("tiny-llama"), "embed_tokens"),
+        (oracle("tiny-qwen2"), "embed_tokens"),
+        (oracle("tiny-qwen3"), "embed_tokens"),
     ];
     for (folder, looked_up) in folders {
         let config =
