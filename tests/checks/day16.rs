@@ -1,7 +1,9 @@
 //! Day 16's checks. They're all arithmetic, so you can work out every number here with pencil and
 //! paper.
 
-use super::checks::{equal, models_dir, near, refused, refused_calmly, Likely, Outcome, Random};
+use super::checks::{
+    equal, models_dir, near, oracle, refused, refused_calmly, Likely, Outcome, Random,
+};
 use candecode::kit::ModelConfig;
 use candle_core::{Device, Error, Result};
 

@@ -1,6 +1,8 @@
 //! Checks that a text gets the same bits regardless of what runs with it: the logits after its last
 //! token, computed in every way the engine supports. `book/src/same_bits.md` shows the table.
 
+#![cfg(feature = "ref")]
+
 use candecode::day07_greedy::{argmax, Sequence};
 use candecode::day10_kv_cache::DynamicCache;
 use candecode::day12_batching::{prefill_step, BatchCache, Row};
