@@ -1,8 +1,9 @@
 //! `cargo xtask hunt`: a game for readers who have finished the course. The engine contains one
 //! known mistake, which the reader finds from its output.
 
-use crate::mistaken_engine::{mistaken, mistakes, reference, Mistake};
+use crate::mistaken_engine::{mistaken, reference};
 use anyhow::{bail, Result};
+use candecode_course::{Day, Mistake, Repo};
 use clap::Args;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xtask::child::{self, End};
 use xtask::commands::diff::changed_lines;
 use xtask::host;
-use xtask::repo::{Day, Repo};
 use xtask::term::{paint, readable, Color};
 use xtask::{note, say};
 
@@ -75,7 +75,7 @@ pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
         None => &repo.days[pick(repo.days.len())],
     };
     note!("Building the engine twice: without a mistake, and with one in day {}.", day.number);
-    let mut bank = mistakes(repo, day)?;
+    let mut bank = repo.mistakes(day)?.mistakes;
     let first = pick(bank.len());
     bank.rotate_left(first);
     let hunted = Hunted::find(repo, args, feature, day, &bank)?;
@@ -91,7 +91,7 @@ pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
     let Mistake { name, diagnosis, .. } = hunted.mistake;
     say!("It was {name}: {diagnosis}\n{}:", day.solution());
     let source = repo.read(&day.solution())?;
-    let changed = changed_lines(&source, &hunted.mistake.applied_to(&source), |_| true);
+    let changed = changed_lines(&source, &hunted.mistake.change.applied_to(&source)?, |_| true);
     changed.iter().for_each(|line| say!("  {line}"));
     say!("To see which checks catch it: cargo xtask teeth day{}", day.number);
     Ok(ExitCode::from(u8::from(!named)))

@@ -15,10 +15,10 @@ mod run_bench;
 mod teeth_table;
 
 use anyhow::Result;
+use candecode_course::{Repo, Usage};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use std::process::ExitCode;
-use xtask::repo::Repo;
-use xtask::{note, Usage};
+use xtask::note;
 
 /// Occasional commands: for readers as `cargo xtask`, for maintainers as `cargo lab`
 #[derive(Parser)]

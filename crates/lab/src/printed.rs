@@ -9,6 +9,7 @@
 use crate::claims;
 use crate::mistaken_engine::{mistaken, named, reference};
 use anyhow::{ensure, Context, Result};
+use candecode_course::Repo;
 use clap::Args;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 use xtask::checking::table::Sum;
-use xtask::repo::Repo;
 use xtask::term::wrap;
 use xtask::{backup, child, host, say};
 

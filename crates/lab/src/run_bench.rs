@@ -1,11 +1,11 @@
 //! `cargo xtask bench`: runs the benchmark program in `bench/`, which parses the flags.
 
 use anyhow::{Context as _, Result};
+use candecode_course::Repo;
 use clap::Args;
 use std::process::{Command, ExitCode};
 use xtask::cargo;
 use xtask::host;
-use xtask::repo::Repo;
 
 /// The arguments after `bench`.
 #[derive(Args)]
@@ -33,7 +33,7 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     let mut builds = Vec::new();
     if asked("serve") {
         let mut server = cargo::command(repo);
-        server.args(["build", "--quiet", "--package", "candecode-serve"]);
+        server.args(["build", "--quiet", "--package", "candecode-server"]);
         with(&mut server, &["ref"]);
         builds.push(server);
     }

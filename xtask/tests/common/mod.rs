@@ -233,7 +233,7 @@ impl Fake {
         fake.write("tests/day00_one.rs", &format!("{}{TESTS0}", REPORT));
         fake.write("tests/day01_two.rs", &format!("{}{TESTS1}", REPORT));
         fake.write("target/debug/deps/libcandle_core-0.rlib", "");
-        let repo = xtask::repo::Repo::open(&fake.root).unwrap();
+        let repo = candecode_course::Repo::open(&fake.root).unwrap();
         for day in &repo.days {
             let stub = repo.stub(day).unwrap();
             fake.write(&day.src(), &stub);
@@ -397,6 +397,15 @@ impl Session {
         }
         let _ = self.child.kill();
         panic!("it does not end; is SIGINT ignored here, as in a background job of a shell?");
+    }
+}
+
+/// A watch that a test has seen enough of must not outlive it.
+#[cfg(unix)]
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

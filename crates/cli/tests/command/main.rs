@@ -8,5 +8,4 @@ mod flags;
 mod generation_config;
 mod gguf;
 mod memory;
-mod score;
 mod threads;

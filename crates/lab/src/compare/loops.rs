@@ -4,9 +4,9 @@
 use super::args::Compare;
 use super::texts::{indented, texts, Drafts, Text};
 use anyhow::{ensure, Context, Result};
+use candecode_course::Repo;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use xtask::repo::Repo;
 use xtask::term::{paint, Color};
 use xtask::{host, say};
 

@@ -9,10 +9,10 @@ mod texts;
 pub use args::Compare;
 
 use anyhow::Result;
+use candecode_course::Repo;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use xtask::cargo::{self, Built};
-use xtask::repo::Repo;
 use xtask::{host, note};
 
 /// Builds the reference and compares its loops or methods. The exit code is 1 if texts that must be

@@ -1,10 +1,10 @@
 //! The texts that `cargo xtask compare` compares, as a program prints them.
 
 use anyhow::{bail, Context, Result};
+use candecode_course::usage;
 use serde::Deserialize;
 use std::process::{Command, Stdio};
 use xtask::term::wrap;
-use xtask::usage;
 
 /// A text, as printed by the engine, a server or the peer: one line of JSON.
 #[derive(Deserialize)]

@@ -10,14 +10,12 @@ use crate::checking::outcome::{Status, Unit};
 use crate::checking::runner::{DayRun, Options};
 use crate::checking::saved::Inputs;
 use crate::checking::{self, table};
-use crate::commands::{check, diff, hint, list_days};
-use crate::host;
-use crate::progress::{self, DayProgress, Progress};
-use crate::repo::{Day, Repo};
-use crate::stubs::{self, Task};
+use crate::commands::{diff, hint, list_days};
+use crate::progress::{self, DayProgress};
 use crate::term::{paint, Color};
-use crate::{note, say};
+use crate::{day_done, host, note, say};
 use anyhow::Result;
+use candecode_course::{stubs, Day, Repo, Task};
 use file_watcher::FileWatcher;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -141,8 +139,8 @@ impl Session<'_> {
         let mut day = progress::with_results(self.repo, &inputs, &self.day)?;
         day.take(&run);
         if day.done() && !self.stays {
-            let written = matches!(&day.file, Progress::Begun(open) if open.is_empty());
-            if written && !check::fits(self.repo, &self.day)? {
+            let written = day.file.is_written();
+            if written && !day_done::fits(self.repo, &self.day)? {
                 return self.wait(&all_days, None);
             }
             return self.go_on(&inputs, written);
@@ -156,10 +154,10 @@ impl Session<'_> {
     fn go_on(&self, inputs: &Inputs, written: bool) -> Result<Step> {
         let number = self.day.number;
         say!("{}", paint(Color::Green, &format!("✓ day {number} is done")));
-        if let Some(command) = self.day.demo(self.repo) {
+        if let Some(command) = self.repo.demo(&self.day) {
             say!("See it run: {command}");
         }
-        check::offer_score(&self.day, written);
+        day_done::offer_score(&self.day, written);
         let mut days = progress::all_days(self.repo, inputs)?;
         days.retain(|day| day.day != self.day);
         let Some(next) = progress::next(&days) else {

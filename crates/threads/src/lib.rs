@@ -1,5 +1,8 @@
-//! The number of threads that share a product. The course's runner compiles this file too, because
-//! the engine and the programs that the runner starts must use the same number.
+//! The number of threads that share a product. This is a crate of its own because the kernels and
+//! the programs that the runner starts must use the same number, and the runner, which a reader
+//! compiles first, shouldn't wait for the kernels.
+
+#![warn(missing_docs)]
 
 /// Returns the number of threads for products: the physical cores (on Apple's chips, the fast
 /// ones), but never more than this process may use.
