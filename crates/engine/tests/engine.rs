@@ -5,8 +5,8 @@
 use candecode::day05_model::Norm;
 use candecode::day07_greedy::StopStrings;
 use candecode::kit::{FinishReason, Model as _, SamplingParams, Token, TokenIter};
-use candecode_engine::nan_trace::{first_nan, NanTrace};
 use candecode_engine::score::{score, TraceLoop};
+use candecode_engine::watched::{first_nan, NanTrace};
 use candecode_engine::CacheKind;
 use candecode_engine::{load, operations, simple_generate, Completion, Engine};
 use candecode_formats::ModelFiles;
@@ -186,7 +186,7 @@ fn bad_requests_are_refused() {
 }
 
 #[test]
-fn a_nan_trace_distinguishes_no_nan_from_not_repeatable() {
+fn a_watched_distinguishes_no_nan_from_not_repeatable() {
     let files = ModelFiles::open("story-230k").unwrap();
     let mut model =
         load::load_files(&files, DType::F32, &Device::Cpu, &operations::plain()).unwrap();

@@ -9,7 +9,7 @@ use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
 use candecode::day24_draft_trees::{decode_tree, MedusaHeads, MedusaTree, TreeDecoder};
 use candecode::kit::draft::Counts;
 use candecode::kit::{Model as _, NoCache, Request, Step};
-use candecode_engine::nan_trace::Watched;
+use candecode_engine::watched::Watched;
 use candecode_engine::{medusa, Engine};
 use candecode_formats::hub::models_dir;
 use candle_core::{DType, Device, Tensor};

@@ -44,7 +44,7 @@ fn in_passes(model: &dyn Model, chunk: usize) -> Vec<u32> {
 
 /// Returns the logits after the text, in a batch with a shorter and a longer row.
 fn in_a_batch(model: &dyn Model) -> Vec<u32> {
-    let tokenizer = read_tokenizer(&hub::locate("story-3m", false).unwrap()).unwrap();
+    let tokenizer = read_tokenizer(&hub::locate("story-3m", None).unwrap()).unwrap();
     let longer = [other(), other()].concat();
     let texts = [other(), text(), longer];
     let row = |ids: &Vec<u32>| {
@@ -127,7 +127,7 @@ fn a_text_gets_the_same_bits_however_it_is_computed() {
     ] {
         ways.push((name, Box::new(move |model| in_pages(model, size))));
     }
-    let folder = hub::locate("story-3m", false).unwrap();
+    let folder = hub::locate("story-3m", None).unwrap();
     let ops = choose(Some(Kernels::Fast), &Device::Cpu);
     let mut table = String::from("| 150 tokens of `story-3m` | f32 | Q8_0 |\n|---|---|---|\n");
     let formats = [WeightFormat::Tensors(DType::F32), quantized_format(QuantType::Q8_0)];

@@ -65,7 +65,7 @@ fn logits_are_bit_identical_for_any_pass_size() {
         ("Q4_0", quantized_format(QuantType::Q4_0)),
     ];
     for (name, len) in [("story-3m", 150), ("random-10m", 75)] {
-        let folder = hub::locate(name, false).unwrap();
+        let folder = hub::locate(name, None).unwrap();
         for (weights, format) in &formats {
             let model = load_transformer(&folder, *format, &device().unwrap(), &ops).unwrap();
             let ids: Vec<u32> = (0..len).map(|i| 5 + i * 37 % 2000).collect();

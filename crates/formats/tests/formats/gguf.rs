@@ -72,7 +72,7 @@ fn a_file_that_is_not_gguf_is_refused() {
     let folder = Folder::new("gguf-none");
     refused(open(&folder.write("empty.gguf", "")), &["empty.gguf: not a GGUF file"]);
     let says = ["nowhere.gguf: there is no such file; give the path of a GGUF file"];
-    refused(candecode_formats::hub::locate("some/where/nowhere.gguf", false), &says);
+    refused(candecode_formats::hub::locate("some/where/nowhere.gguf", None), &says);
 }
 
 #[test]

@@ -32,14 +32,8 @@ fn configure(folder: &Folder, key: &str, value: Value) {
 fn a_nonexistent_path_is_not_taken_for_a_hub_name() {
     for path in ["/nowhere/model", "../nowhere", "owner/repo/more", r"C:\models\x"] {
         let says = format!("{path}: there is no such folder or file");
-        refused(hub::locate(path, true), &[&says]);
+        refused(hub::locate(path, None), &[&says]);
     }
-}
-
-#[test]
-fn offline_is_an_argument() {
-    let missing = hub::locate("candecode-tests/not-there", true);
-    refused(missing, &["candecode-tests/not-there is not in the cache", "--offline"]);
 }
 
 #[test]

@@ -43,15 +43,15 @@ fn invalid_random_model_sizes_are_refused() {
     {
         let says = [name, "from random-10m to random-100000m", "random-135m is one"];
         refused(ModelFiles::open(name).map(drop), &says);
-        refused(hub::locate(name, true).map(drop), &says);
+        refused(hub::locate(name, None).map(drop), &says);
     }
 }
 
 #[test]
 fn a_path_or_repository_is_not_a_random_model() {
-    refused(hub::locate("random-owner/name", true).map(drop), &["random-owner/name is not"]);
+    refused(hub::locate("random-owner/name", None).map(drop), &["random-owner/name is not"]);
     for name in ["random-weights/model.gguf", "random-10m.gguf"] {
-        refused(hub::locate(name, true).map(drop), &[name, "there is no such file"]);
+        refused(hub::locate(name, None).map(drop), &[name, "there is no such file"]);
     }
 }
 

@@ -323,5 +323,5 @@ impl Drop for Home {
 
 /// Returns the folder to serve: an embedded model.
 pub fn story() -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("models/story-230k")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/story-230k")
 }

@@ -21,22 +21,18 @@ pub enum Manner {
     /// With this status and body for every completion request.
     Status(u16, &'static str, &'static str),
     /// With an HTML page, like an unrelated program.
-    #[allow(dead_code)] // used only by the tests of the page of messages
     Page,
     /// Closes the connection in the middle of the stream.
     Breaks,
     /// Ends the stream properly, but before the text is complete.
     EndsEarly,
     /// Not at all: it keeps the connection open.
-    #[allow(dead_code)] // used only by the client's tests
     Silent,
     /// Sends an error in the stream.
     ErrorInside,
     /// Streams this over and over as the text.
-    #[allow(dead_code)] // used only by the client's tests
     Endless(&'static str),
     /// Lists a model with this name, which is escaped as in JSON.
-    #[allow(dead_code)]
     Named(&'static str),
 }
 

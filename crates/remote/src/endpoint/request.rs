@@ -1,40 +1,139 @@
-//! Turns flags into the JSON of a request, and rejects what the server doesn't support.
+//! A request as a value, and its JSON. Flags that a server doesn't support are rejected.
 
-use crate::endpoint::client::Server;
-use crate::flags::Args;
+use crate::endpoint::server::Server;
 use anyhow::{ensure, Result};
-use candecode::kit::error::usage;
-use candecode::kit::note::note;
-use candecode::kit::SamplingParams;
+use candecode_kit::error::usage;
+use candecode_kit::note::note;
+use candecode_kit::SamplingParams;
 use serde_json::{json, Map, Value};
 
 /// A prompt to continue.
-pub enum RemotePrompt {
+pub enum Prompt {
     /// Text, to be tokenized by the server.
     Text(String),
     /// Token ids.
     Ids(Vec<u32>),
 }
 
+/// A request to a server.
+pub struct Request<'a> {
+    /// The server and the model.
+    pub server: &'a Server,
+    /// How to sample, and how many tokens.
+    pub params: &'a SamplingParams,
+    /// What to continue.
+    pub what: What<'a>,
+}
+
+/// What a request asks to continue.
+pub enum What<'a> {
+    /// A prompt, `n` times. `with_ids` also requests tokens and their log-probabilities.
+    Completion {
+        /// The prompt.
+        prompt: &'a Prompt,
+        /// Number of completions.
+        n: usize,
+        /// Whether to request tokens and their log-probabilities.
+        with_ids: bool,
+    },
+    /// A conversation.
+    Chat {
+        /// Its messages, as the protocol writes them.
+        messages: &'a [Value],
+        /// Variables of the server's chat template.
+        settings: &'a Map<String, Value>,
+    },
+}
+
+/// Maximum bytes of stream per token, including JSON and log-probabilities.
+const STREAM_PER_TOKEN: u64 = 64 << 10;
+/// Minimum number of tokens to allow for, even if fewer are requested.
+const AT_LEAST: usize = 256;
+
+impl Request<'_> {
+    /// Returns the number of texts that are requested.
+    pub fn n(&self) -> usize {
+        match self.what {
+            What::Completion { n, .. } => n,
+            What::Chat { .. } => 1,
+        }
+    }
+
+    /// Returns the path, below `/v1`.
+    pub fn path(&self) -> &'static str {
+        match self.what {
+            What::Completion { .. } => "completions",
+            What::Chat { .. } => "chat/completions",
+        }
+    }
+
+    /// Returns the maximum number of tokens to accept for each text.
+    pub fn most_tokens(&self) -> usize {
+        self.params.max_new_tokens.saturating_add(AT_LEAST)
+    }
+
+    /// Returns the maximum size of the response, in bytes.
+    pub fn most_bytes(&self) -> u64 {
+        let tokens = self.most_tokens() as u64;
+        tokens.saturating_mul(self.n() as u64).saturating_mul(STREAM_PER_TOKEN)
+    }
+
+    /// Returns the body.
+    pub fn body(&self) -> Value {
+        let mut body = shared(self.params, self.server);
+        match &self.what {
+            What::Completion { prompt, n, with_ids } => {
+                let prompt = match prompt {
+                    Prompt::Text(text) => json!(text),
+                    Prompt::Ids(ids) => json!(ids),
+                };
+                body.insert("prompt".into(), prompt);
+                if *n > 1 {
+                    body.insert("n".into(), json!(n));
+                }
+                if *with_ids {
+                    body.insert("logprobs".into(), json!(1));
+                    if self.server.owned_by == "vllm" {
+                        body.insert("return_token_ids".into(), json!(true));
+                    }
+                }
+            }
+            What::Chat { messages, settings } => {
+                body.insert("messages".into(), json!(messages));
+                if !settings.is_empty() {
+                    body.insert("chat_template_kwargs".into(), json!(settings));
+                }
+            }
+        }
+        Value::Object(body)
+    }
+}
+
 /// Rejects infinite logit biases, which JSON can't express, template variables without a chat, and
 /// flags that llama.cpp's server doesn't support. If the server is unknown, a note lists the fields
-/// it may ignore.
+/// it may ignore. `template_set` says whether template variables were set, and `chat` whether this
+/// is a chat.
 ///
 /// # Errors
 /// A usage error.
-pub fn check(args: &Args, params: &SamplingParams, server: &Server) -> Result<()> {
+pub fn check(
+    params: &SamplingParams,
+    server: &Server,
+    chat: bool,
+    template_set: bool,
+) -> Result<()> {
     ensure!(
         params.logit_bias.iter().all(|(_, bias)| bias.is_finite()),
         usage("--logit-bias: JSON has no infinity; use -100")
     );
     ensure!(
-        args.chat || args.template_set.is_empty(),
+        chat || !template_set,
         usage("--template-set: --endpoint sends prompts as they are; use cargo xtask chat")
     );
     let extra = [
         ("--top-k", "top_k", params.top_k.is_some(), true),
         ("--min-p", "min_p", params.min_p > 0.0, true),
-        ("--template-set", "chat_template_kwargs", !args.template_set.is_empty(), true),
+        ("--template-set", "chat_template_kwargs", template_set, true),
         ("--repetition-penalty", "repetition_penalty", params.repetition_penalty != 1.0, false),
         ("--allow-regex", "structured_outputs", params.allow_regex.is_some(), false),
         ("--min-new-tokens", "min_tokens", params.min_new_tokens > 0, false),
@@ -59,48 +158,6 @@ pub fn check(args: &Args, params: &SamplingParams, server: &Server) -> Result<()
         }
     }
     Ok(())
-}
-
-/// Returns the body for `/v1/completions` with `n` completions. `with_ids` also requests tokens and
-/// their log-probabilities.
-pub fn completion(
-    params: &SamplingParams,
-    server: &Server,
-    prompt: &RemotePrompt,
-    n: usize,
-    with_ids: bool,
-) -> Value {
-    let mut body = shared(params, server);
-    let prompt = match prompt {
-        RemotePrompt::Text(text) => json!(text),
-        RemotePrompt::Ids(ids) => json!(ids),
-    };
-    body.insert("prompt".into(), prompt);
-    if n > 1 {
-        body.insert("n".into(), json!(n));
-    }
-    if with_ids {
-        body.insert("logprobs".into(), json!(1));
-        if server.owned_by == "vllm" {
-            body.insert("return_token_ids".into(), json!(true));
-        }
-    }
-    Value::Object(body)
-}
-
-/// Returns the body for `/v1/chat/completions`. `settings` are the `--template-set` flags.
-pub fn chat(
-    params: &SamplingParams,
-    server: &Server,
-    messages: &[Value],
-    settings: &Map<String, Value>,
-) -> Value {
-    let mut body = shared(params, server);
-    body.insert("messages".into(), json!(messages));
-    if !settings.is_empty() {
-        body.insert("chat_template_kwargs".into(), json!(settings));
-    }
-    Value::Object(body)
 }
 
 /// Returns the fields that completions and chats share.

@@ -5,21 +5,20 @@
 //! only after an anonymous request has been refused, a hub that stops responding times out, and
 //! every error says how to proceed.
 
-use crate::folder::{INDEX, SINGLE};
-use crate::hub::hub_cache::{self, is_plain_name, Repository, OPTIONAL, REQUIRED};
-use crate::hub::DEFAULT_MODEL;
-use crate::safetensors_source::map;
 use anyhow::{anyhow, bail, Result};
+use candecode_formats::folder::{INDEX, SINGLE};
+use candecode_formats::hub::{is_plain_name, Download, Repository};
+use candecode_formats::hub::{token, DEFAULT_MODEL, OPTIONAL, REQUIRED};
 use candecode_kit::error::describe;
 use candecode_kit::note::note;
 use candecode_kit::units::bytes;
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo, Metadata};
-use hf_hub::{Repo, RepoType};
+use hf_hub::{Cache, Repo, RepoType};
 use indicatif::ProgressBar;
-use ring::digest::{digest, SHA256};
+use ring::digest::{Context, SHA256};
 use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, ErrorKind, IsTerminal as _};
+use std::io::{self, ErrorKind, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;
@@ -27,16 +26,42 @@ use std::time::Duration;
 /// Maximum number of attempts per request while the hub is busy or the connection breaks.
 const TRIES: u32 = 5;
 
+/// Downloads from the hub.
+pub struct Hub {
+    /// Whether `--offline` forbids using the network. `HF_HUB_OFFLINE` in the environment does so,
+    /// too.
+    pub offline: bool,
+}
+
+impl Download for Hub {
+    fn download(&self, cached: &Repository) -> Result<PathBuf> {
+        if self.offline || offline_by_environment() {
+            return cached.without_network(OFFLINE);
+        }
+        fetch(cached)
+    }
+}
+
+/// Why a model that is missing can't be downloaded with `--offline`.
+const OFFLINE: &str = "--offline or HF_HUB_OFFLINE is set; fetch it once without them";
+
+/// Returns true if `HF_HUB_OFFLINE` forbids using the network.
+fn offline_by_environment() -> bool {
+    std::env::var("HF_HUB_OFFLINE").is_ok_and(|value| {
+        !matches!(value.to_ascii_lowercase().as_str(), "" | "0" | "false" | "no" | "off")
+    })
+}
+
 /// Downloads a repository's missing model files and returns the model's folder. If that fails and
 /// only optional files are missing, a note is enough. Errors say how to proceed.
-pub fn fetch(cached: &Repository) -> Result<PathBuf> {
+fn fetch(cached: &Repository) -> Result<PathBuf> {
     let why = match complete(cached) {
         Ok(dir) => return Ok(dir),
         Err(error) => describe(&error),
     };
     // Another program may have downloaded the required files. There may be no network now, or the
     // cache may be read-only.
-    if let Ok(dir) = cached.without_network() {
+    if let Ok(dir) = cached.without_network(&why) {
         note!("note: using only the cache, as with --offline: {why}");
         return Ok(dir);
     }
@@ -46,7 +71,7 @@ pub fn fetch(cached: &Repository) -> Result<PathBuf> {
 
 /// Downloads everything that is missing, including optional files.
 fn complete(cached: &Repository) -> Result<PathBuf> {
-    let mut hub = Hub::new(cached)?;
+    let mut hub = Source::new(cached)?;
     let _lock = lock(cached).map_err(|e| hub.explain("it", e.into()))?;
     if let Some(dir) = cached.whole() {
         return Ok(dir); // another process fetched it while this one waited
@@ -77,13 +102,13 @@ fn complete(cached: &Repository) -> Result<PathBuf> {
         }
     }
     cached.set_commit(&commit).map_err(|e| hub.explain("it", e.into()))?;
-    Ok(cached.files.pointer_path(&commit))
+    Ok(cached.snapshot(&commit))
 }
 
 /// Waits until no other process is downloading this repository. Dropping the file releases the
 /// lock.
 fn lock(cached: &Repository) -> io::Result<File> {
-    let dir = cached.cache.path().join(".locks");
+    let dir = cached.cache.join(".locks");
     fs::create_dir_all(&dir)?;
     let file = File::create(dir.join(cached.name.replace('/', "--") + ".lock"))?;
     // Some network drives don't support locks, so only a lock held by another process matters.
@@ -128,7 +153,7 @@ fn is_passing(error: &ApiError) -> bool {
 }
 
 /// A repository on the hub and its part of the cache.
-struct Hub<'a> {
+struct Source<'a> {
     cached: &'a Repository,
     api: Api,
     /// Not sent until an anonymous request is refused.
@@ -136,17 +161,17 @@ struct Hub<'a> {
     token_sent: bool,
 }
 
-impl<'a> Hub<'a> {
+impl<'a> Source<'a> {
     fn new(cached: &'a Repository) -> Result<Self> {
         let named = std::env::var("HF_TOKEN").unwrap_or_default().trim().to_string();
-        let token = Some(named).filter(|token| !token.is_empty()).or_else(hub_cache::token);
+        let token = Some(named).filter(|token| !token.is_empty()).or_else(token);
         Ok(Self { cached, api: api(cached, None)?, token, token_sent: false })
     }
 
     /// Downloads one file and checks it. A damaged file is deleted and downloaded again.
     fn download(&mut self, commit: &str, file: &str) -> Result<(), ApiError> {
         let about = self.about(commit, file)?;
-        let blob = self.cached.files.blob_path(about.etag());
+        let blob = self.cached.dir.join("blobs").join(about.etag());
         if !io::stderr().is_terminal() {
             note!("fetching {file} ({})", bytes(about.size() as f64)); // instead of a progress bar
         }
@@ -254,7 +279,7 @@ impl<'a> Hub<'a> {
                 _ => format!(
                     "the cache {} could not be written to ({e}); do you have permission? \
                         Set HF_HOME to move it",
-                    self.cached.cache.path().display()
+                    self.cached.cache.display()
                 ),
             },
             (_, header) => format!("what answers at {hub} is no hub ({header}); {no_hub}"),
@@ -264,7 +289,7 @@ impl<'a> Hub<'a> {
 }
 
 fn api(cached: &Repository, token: Option<String>) -> Result<Api, ApiError> {
-    let builder = ApiBuilder::from_cache(cached.cache.clone());
+    let builder = ApiBuilder::from_cache(Cache::new(cached.cache.clone()));
     builder.with_endpoint(endpoint()).with_token(token).build()
 }
 
@@ -298,12 +323,20 @@ fn patiently<T: Send + 'static>(
 /// Checks a file against the hub's metadata: its length and, if its name in the cache is a SHA-256,
 /// its hash.
 fn check(blob: &Path, about: &Metadata) -> io::Result<()> {
-    let bytes = map(&File::open(blob)?)?;
-    let (bytes, want) = ((*bytes).as_ref(), about.etag().to_ascii_lowercase());
-    let hash = digest(&SHA256, bytes);
+    let (mut file, mut length, mut digest) = (File::open(blob)?, 0, Context::new(&SHA256));
+    let mut bytes = vec![0; 1 << 20];
+    loop {
+        let count = file.read(&mut bytes)?;
+        if count == 0 {
+            break;
+        }
+        length += count;
+        digest.update(&bytes[..count]);
+    }
+    let (hash, want) = (digest.finish(), about.etag().to_ascii_lowercase());
     let hash: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    let what = if bytes.len() != about.size() {
-        format!("it is {} bytes long, and should be {}", bytes.len(), about.size())
+    let what = if length != about.size() {
+        format!("it is {length} bytes long, and should be {}", about.size())
     } else if want.len() == 64 && hash != want {
         format!("its sha256 is {hash}, and should be {want}")
     } else {

@@ -1,18 +1,16 @@
-//! The HTTP client for `--endpoint`: lists a server's models and reads responses as events.
+//! The HTTP client: lists a server's models, sends requests, and turns down what a server refuses.
 
+use crate::endpoint::events::Events;
+use crate::endpoint::request::Request;
+use crate::endpoint::server::Server;
+use crate::endpoint::stream::{error_message, Data, Stream, LONGEST, SILENCE};
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
-use candecode::kit::error::{quoted, shown, usage};
+use candecode_kit::error::{quoted, shown, usage};
 use serde_json::Value;
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::mpsc::{sync_channel, Receiver};
-use std::time::{Duration, Instant};
-use ureq::http::{Request, Response};
-use ureq::{Agent, Body, BodyReader};
-
-/// Timeout for a silent server. Generous, because a long prompt in a long queue takes time.
-const SILENCE: Duration = Duration::from_secs(300);
-/// Maximum size of a non-streamed response, and of one event in a stream, in bytes.
-const LONGEST: u64 = 4 << 20;
+use std::time::Duration;
+use ureq::http::{self, Response};
+use ureq::{Agent, Body};
 
 /// Maximum number of events to read ahead: 256 MiB at most, since an event has up to [`LONGEST`]
 /// bytes.
@@ -24,14 +22,6 @@ pub struct Client {
     agent: Agent,
     base: String, // ends in /v1
     key: Option<String>,
-}
-
-/// A model that a server offers.
-pub struct Server {
-    /// The model's name on the server.
-    pub model: String,
-    /// The software that serves it, as the server reports it: `vllm`, `llamacpp`, …
-    pub owned_by: String,
 }
 
 impl Client {
@@ -134,14 +124,21 @@ impl Client {
         })
     }
 
+    /// Sends a request and returns the events of its response. `stop` is asked between events
+    /// whether to end the response early, which closes the connection.
+    pub fn ask(&self, request: &Request<'_>, stop: fn() -> bool) -> Events {
+        let received = self.stream(request.path(), request.body(), request.most_bytes());
+        Events::new(received, request, stop)
+    }
+
     /// Sends a request on a thread of its own, so that the caller can stop waiting for it. The
-    /// channel receives the events of the response, which may have up to `most` bytes in total, or
-    /// an error if the request fails. If the receiver is gone when the next event arrives, the
-    /// connection is closed.
-    pub fn stream(&self, path: &str, body: &Value, most: u64) -> Receiver<Result<Event>> {
+    /// channel receives the data of each event of the response, which may have up to `most` bytes
+    /// in total, or an error if the request fails. If the receiver is gone when the next event
+    /// arrives, the connection is closed.
+    fn stream(&self, path: &'static str, body: Value, most: u64) -> Receiver<Result<Data>> {
         let (sender, events) = sync_channel(AHEAD);
-        let (client, path, body) = (self.clone(), path.to_string(), body.clone());
-        std::thread::spawn(move || match client.events(&path, &body, most) {
+        let client = self.clone();
+        std::thread::spawn(move || match client.events(path, &body, most) {
             Ok(events) => {
                 for event in events {
                     if sender.send(Ok(event)).is_err() {
@@ -161,16 +158,15 @@ impl Client {
     ///
     /// # Errors
     /// If no server answers, or it rejects the request. The error includes the server's message.
-    fn events(&self, path: &str, body: &Value, most: u64) -> Result<Events> {
+    fn events(&self, path: &str, body: &Value, most: u64) -> Result<Stream> {
         let body = self.accepted(self.send(path, Some(body))?)?.into_body();
-        let reader = body.into_with_config().limit(u64::MAX).reader();
-        Ok(Events { reader: BufReader::new(reader), left: most })
+        Ok(Stream::new(body, most))
     }
 
     /// Sends a GET request to a path, or a POST request if there is a body.
     fn send(&self, path: &str, body: Option<&Value>) -> Result<Response<Body>> {
         let base = &self.base;
-        let mut request = Request::builder().uri(format!("{base}/{path}"));
+        let mut request = http::Request::builder().uri(format!("{base}/{path}"));
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
@@ -230,60 +226,7 @@ fn text_of(body: Body) -> String {
     text.unwrap_or_default()
 }
 
-/// Returns the message of a JSON error, if there is one: `error.message` (OpenAI), a plain `error`
-/// or `message`, or `detail` (FastAPI).
-pub fn error_message(json: &Value) -> Option<String> {
-    let message = json["error"]["message"].as_str().or(json["error"].as_str());
-    let message = message.or(json["message"].as_str()).or(json["detail"].as_str());
-    message.map(str::to_string)
-}
-
 /// Returns the text on one line.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// An event's data, or the error that ended the stream.
-pub type Event = Result<String>;
-
-/// The data of each event of a response (WHATWG HTML, section 9.2). Inference servers write an
-/// event's data on one line. Comments, empty lines and other fields are skipped.
-struct Events {
-    reader: BufReader<BodyReader<'static>>,
-    /// Maximum number of bytes left to read.
-    left: u64,
-}
-
-impl Events {
-    /// Returns the next line, without its line ending. None at the end of the stream.
-    fn line(&mut self) -> Result<Option<String>> {
-        let mut bytes = Vec::new();
-        let most = self.left.min(LONGEST) + 1;
-        let read = self.reader.by_ref().take(most).read_until(b'\n', &mut bytes)? as u64;
-        ensure!(read <= LONGEST, "an event is longer than 4 MiB");
-        ensure!(read <= self.left, "the stream is longer than any answer to this request");
-        self.left -= read;
-        let line = String::from_utf8(bytes).context("the stream is not UTF-8 text")?;
-        Ok((read > 0).then(|| line.trim_end().to_string()))
-    }
-}
-
-impl Iterator for Events {
-    type Item = Event;
-
-    fn next(&mut self) -> Option<Event> {
-        let began = Instant::now();
-        while began.elapsed() < SILENCE {
-            match self.line() {
-                Ok(None) => return None,
-                Ok(Some(line)) => match line.strip_prefix("data:") {
-                    Some(data) => return Some(Ok(data.trim_start().to_string())),
-                    None => continue,
-                },
-                Err(error) => return Some(Err(error)),
-            }
-        }
-        let seconds = SILENCE.as_secs();
-        Some(Err(anyhow!("the connection is still open, but no event arrived for {seconds} s")))
-    }
 }
