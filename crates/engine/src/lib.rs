@@ -19,13 +19,13 @@ pub mod load;
 pub mod loops;
 pub mod medusa;
 pub mod memory_check;
-pub mod watched;
 pub mod ngram_table;
 pub mod operations;
 pub mod requests;
 pub mod score;
 pub mod simple;
 pub mod token_rules;
+pub mod watched;
 
 pub use cache_kind::{CacheKind, CacheName};
 pub use load::load_model;
