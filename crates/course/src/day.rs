@@ -10,7 +10,8 @@ pub struct Day {
     pub name: String,
 }
 
-/// The day's files. All paths are relative to the root of the repository, and computed nowhere else.
+/// The day's files. All paths are relative to the root of the repository, and computed nowhere
+/// else.
 impl Day {
     /// Returns the path of the reader's file.
     pub fn src(&self) -> String {

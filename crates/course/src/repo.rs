@@ -193,9 +193,9 @@ impl Repo {
         toml::from_str(&self.read(&path)?).map_err(|e| anyhow!("{path}: {e}"))
     }
 
-    /// Returns the command that demonstrates a day: the first one in the chapter that runs or serves
-    /// a model with the reader's version of it, starting from the section "See it run" if there is
-    /// one.
+    /// Returns the command that demonstrates a day: the first one in the chapter that runs or
+    /// serves a model with the reader's version of it, starting from the section "See it run" if
+    /// there is one.
     pub fn demo(&self, day: &Day) -> Option<String> {
         let text = fs::read_to_string(self.root.join(day.chapter())).ok()?;
         let section = text.find("# See it run").map_or(&*text, |at| &text[at..]);
