@@ -4,6 +4,7 @@
 
 #![cfg(feature = "ref")]
 
+#[path = "frame/mod.rs"]
 mod checks;
 
 #[path = "kit/automata.rs"]
