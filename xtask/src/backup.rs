@@ -1,7 +1,7 @@
 //! Replaces the reader's files, always keeping a copy first and never leaving one half-written.
 
-use crate::repo::{Day, Repo};
 use anyhow::{Context, Result};
+use candecode_course::{Day, Repo};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::Path;

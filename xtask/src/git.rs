@@ -1,7 +1,7 @@
 //! Runs git as a child process.
 
-use crate::repo::Repo;
 use anyhow::{bail, Context, Result};
+use candecode_course::Repo;
 use std::process::Command;
 
 /// Runs git and returns its output without the final newline.

@@ -1,7 +1,7 @@
 //! The machine's resources: cores, accelerators and free space.
 
-use crate::usage;
 use anyhow::Result;
+use candecode_course::usage;
 use std::path::Path;
 use std::process::{Command, Stdio};
 

@@ -2,10 +2,11 @@
 
 #![warn(missing_docs)]
 
+use candecode_course::Usage;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 use std::process::ExitCode;
-use xtask::{commands, note, term, Usage};
+use xtask::{commands, note, term};
 
 /// The runner of the course: checks your days, runs the engine, shows the book
 #[derive(Parser)]

@@ -3,54 +3,8 @@
 use crate::checking::outcome::{Status, Unit};
 use crate::checking::runner::DayRun;
 use crate::checking::saved::{self, Inputs};
-use crate::repo::{Day, Repo};
-use crate::stubs::{self, Task};
 use anyhow::Result;
-use std::collections::BTreeSet;
-
-/// The state of a day's file in `src/`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// The file doesn't exist.
-    Missing,
-    /// The unchanged stub.
-    Stub,
-    /// Changed, with these tasks still `todo!`. If none are left, the day is written.
-    Begun(BTreeSet<String>),
-}
-
-/// Returns the state of a day's file.
-///
-/// # Errors
-/// If the reference or the file can't be read.
-pub fn of(repo: &Repo, day: &Day) -> Result<Progress> {
-    if !repo.root.join(day.src()).exists() {
-        return Ok(Progress::Missing);
-    }
-    let source = repo.read(&day.src())?;
-    if source.lines().eq(repo.stub(day)?.lines()) {
-        return Ok(Progress::Stub);
-    }
-    Ok(Progress::Begun(unwritten(&source, day.number)))
-}
-
-/// Returns the tasks that still have their `todo!` in `source`, ignoring comments.
-pub fn unwritten(source: &str, day: u32) -> BTreeSet<String> {
-    let (mut code, mut in_comment) = (String::new(), false);
-    for line in source.lines().map(str::trim) {
-        in_comment |= line.starts_with("/*");
-        if !in_comment && !line.starts_with("//") {
-            code += line.split(" // ").next().unwrap_or_default();
-        }
-        in_comment &= !line.contains("*/");
-    }
-    let label = format!("\"day {day}, task ");
-    let labels = code.split("todo!(").skip(1).filter_map(|after| after.trim().strip_prefix(&label));
-    labels
-        .map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>())
-        .map(|number| format!("{day}.{number}"))
-        .collect()
-}
+use candecode_course::{stubs, Day, Progress, Repo, Task};
 
 /// A day, with the status of each task.
 #[derive(Clone, Debug)]
@@ -100,7 +54,7 @@ impl DayProgress {
 /// # Errors
 /// If a file of the repository can't be read.
 pub fn with_results(repo: &Repo, inputs: &Inputs, day: &Day) -> Result<DayProgress> {
-    let file = of(repo, day)?;
+    let file = repo.progress(day)?;
     let (mut given, mut known) = (false, None);
     if matches!(file, Progress::Begun(_)) {
         let (mine, reference) = (repo.read(&day.src())?, repo.read(&day.solution())?);
@@ -145,18 +99,7 @@ fn worst<'a>(units: impl Iterator<Item = &'a Unit>, task: &Task) -> Option<Statu
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn todos_are_found_except_in_comments() {
-        let left = |source: &str| unwritten(source, 6).into_iter().collect::<Vec<_>>();
-        assert_eq!(left("fn a() { todo!(\"day 6, task 1: x\") }"), ["6.1"]);
-        assert_eq!(left("\"http://x\"; todo!(\n    \"day 6, task 12: x\"\n)"), ["6.12"]);
-        assert_eq!(left("/* a\n*/\n\"/*\"; todo!(\"day 6, task 2: x\")"), ["6.2"]);
-        assert!(left("    //todo!(\"day 6, task 1: x\")\n").is_empty());
-        assert!(left("1; // was todo!(\"day 6, task 1: x\")").is_empty());
-        assert!(left("/*\ntodo!(\"day 6, task 1: x\")\n*/").is_empty());
-        assert!(left("todo!(\"later\"); todo!(\"day 7, task 1: x\"); todo!()").is_empty());
-    }
+    use std::collections::BTreeSet;
 
     fn day(number: u32, file: Progress, status: Status) -> DayProgress {
         let task = |number: u32, further| Task {

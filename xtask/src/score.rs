@@ -8,10 +8,10 @@ use crate::checking::saved::Inputs;
 use crate::child::{self, End};
 use crate::commands::run_engine;
 use crate::host;
-use crate::repo::Repo;
 use crate::term::{paint, readable, Color};
 use crate::{note, say};
 use anyhow::{bail, Context, Result};
+use candecode_course::{Day, Repo};
 use serde_json::{json, Value};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -22,8 +22,8 @@ use std::time::{Duration, SystemTime};
 /// The days that change how the trace is served. The last one of these that the reader has written
 /// serves it, or day 7 if there is none.
 const LOOPS: [u32; 5] = [10, 12, 15, 21, 23];
-/// Path of the texts that transformers generates for the trace, relative to the root.
-const ORACLE: &str = "tests/oracle/day15.json";
+/// The day whose trace is replayed. Its oracle has the texts that transformers generates for it.
+const TRACE: &str = "day15_scheduler";
 /// The time limit of a replay. Only an infinite loop should reach it.
 const LIMIT: Duration = Duration::from_secs(600);
 /// The table's rows: title, field, decimals and unit.
@@ -57,7 +57,8 @@ pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
     }
     let said = ran.stdout.lines().last().unwrap_or_default(); // after what the days print
     let mut score: Value = serde_json::from_str(said).context("the engine's score")?;
-    let oracle: Value = serde_json::from_str(&repo.read(ORACLE)?).context(ORACLE)?;
+    let path = Day::from_name(TRACE).context(TRACE)?.oracle("json");
+    let oracle: Value = serde_json::from_str(&repo.read(&path)?).context(path)?;
     let texts = |from: &Value| from["texts"].as_array().cloned().unwrap_or_default();
     let (got, want) = (texts(&score), texts(&oracle["trace"]));
     score["different"] = json!((0..want.len()).filter(|&at| got.get(at) != want.get(at)).count());

@@ -2,6 +2,7 @@
 //! indentation.
 
 use crate::source::{Line, Origin};
+use candecode_course::stubs::marked_regions;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -113,26 +114,15 @@ pub fn cut(all: &[&str], range: Range<usize>, shown: &str) -> Vec<Line> {
     kept[first..end.max(first)].iter().map(line).collect()
 }
 
-const OPEN: &str = "// <solution>";
-const CLOSE: &str = "// </solution>";
-
-/// Returns whether a line opens or closes a solution block.
-pub fn is_marker(line: &str) -> bool {
-    matches!(line.trim(), OPEN | CLOSE)
-}
-
 /// Returns an error if a range of lines shows part of a solution.
 pub fn refuse_solutions(all: &[&str], range: &Range<usize>) -> Result<(), String> {
-    let opens = (0..all.len()).filter(|&i| all[i].trim() == OPEN);
-    for open in opens {
-        let close = (open..all.len()).find(|&i| all[i].trim() == CLOSE);
-        let end = close.map_or(all.len(), |close| close + 1);
-        if open < range.end && range.start < end {
+    for Range { start, end } in marked_regions(all) {
+        if start < range.end && range.start < end {
             return Err(format!(
                 "lines {} to {end} are a solution, which the book may show only inside <details>, \
                  with {{{{#reference FILE:NAME}}}}; \
                  to show just the signature, use {{{{#signature FILE:NAME}}}}",
-                open + 1
+                start + 1
             ));
         }
     }

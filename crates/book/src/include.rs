@@ -5,9 +5,11 @@
 //! This replaces mdBook's own include for three reasons: a missing file or anchor is an error with
 //! a line number, a solution appears only inside `<details>`, and excerpts lose their indentation.
 
-use crate::excerpt::{anchored, cut, is_marker, item, refuse_solutions, signature};
+use crate::excerpt::{anchored, cut, item, refuse_solutions, signature};
 use crate::live::Lessons;
 use crate::source::{Line, Origin, Page, Problems};
+use candecode_course::stubs::is_marker;
+use candecode_course::Repo;
 use std::path::Path;
 
 /// The map of the course, relative to the book's `src`.
@@ -94,29 +96,21 @@ fn map(day: &str, dir: &Path) -> Result<Vec<Line>, String> {
     Ok(lines.enumerate().map(|(i, text)| Line { text: text.into(), at: at(i) }).collect())
 }
 
-/// Returns an alternative solution, `dayNN:name`, as the lines of a diff from the reference. Its
-/// edits are in `tests/mistakes/dayNN.toml`.
+/// Returns an alternative solution, `dayNN:name`, as the lines of a diff from the reference.
 fn variant(target: &str, root: &Path) -> Result<Vec<Line>, String> {
     let (day, name) = target.split_once(':').ok_or("expected {{#variant dayNN:NAME}}")?;
-    let shown = format!("tests/mistakes/{day}.toml");
-    let text = std::fs::read_to_string(root.join(&shown)).map_err(|e| format!("{shown}: {e}"))?;
-    let table: toml::Table = text.parse().map_err(|e| format!("{shown}: {e}"))?;
-    let all = table.get("variant").and_then(toml::Value::as_array);
-    let named = |v: &&toml::Value| v.get("name").and_then(toml::Value::as_str) == Some(name);
-    let found = all.and_then(|all| all.iter().find(named));
+    let repo = Repo::open(root).map_err(|e| format!("{e:#}"))?;
+    let day = repo.day(day).map_err(|e| format!("{e:#}"))?;
+    let all = repo.mistakes(day).map_err(|e| format!("{e:#}"))?.variants;
+    let shown = day.mistakes();
+    let found = all.into_iter().find(|variant| variant.name == name);
     let found = found.ok_or_else(|| format!("{shown} has no variant `{name}`"))?;
-    let edits = match found.get("edits").and_then(toml::Value::as_array) {
-        Some(edits) => edits.iter().collect(),
-        None => vec![found],
-    };
+    let at = Origin { file: shown.as_str().into(), line: 1 };
     let mut lines = Vec::new();
-    for edit in edits {
-        for (key, sign) in [("find", '-'), ("replace", '+')] {
-            let text = edit.get(key).and_then(toml::Value::as_str).unwrap_or_default();
-            let at = Origin { file: shown.as_str().into(), line: 1 };
-            let line = |text: &str| Line { text: format!("{sign}{text}"), at: at.clone() };
-            let unmarked = |text: &&str| !text.contains("solution>");
-            lines.extend(text.lines().filter(unmarked).map(line));
+    for edit in &found.change.edits {
+        for (text, sign) in [(&edit.find, '-'), (&edit.replace, '+')] {
+            let shown = text.lines().filter(|line| !is_marker(line));
+            lines.extend(shown.map(|line| Line { text: format!("{sign}{line}"), at: at.clone() }));
         }
     }
     Ok(lines)
@@ -239,7 +233,7 @@ fn last() {}
 
     fn page(text: &str) -> (Vec<String>, Vec<String>) {
         let dir = std::env::temp_dir().join(format!(
-            "book-tool-include-{}-{:?}",
+            "candecode-book-include-{}-{:?}",
             std::process::id(),
             std::thread::current().id()
         ));

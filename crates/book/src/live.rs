@@ -7,6 +7,7 @@
 use crate::source::{Line, Origin};
 use anyhow::{bail, Context, Result};
 use base64::Engine as _;
+use candecode_course::Repo;
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use std::fs;
@@ -158,33 +159,20 @@ pub fn compile_to(root: &Path, target: &Path, features: &str, to: &Path) -> Resu
 /// Returns the days that the reader has started, and the cargo features that use the reference for
 /// all others.
 fn mixture(root: &Path) -> Result<(Vec<u32>, String)> {
-    let dir = root.join("solutions");
-    let (mut yours, mut features) = (Vec::new(), Vec::new());
-    for entry in fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let number = name.get(3..5).and_then(|digits| digits.parse().ok());
-        let (true, Some(number)) = (name.starts_with("day"), number) else { continue };
-        let reference = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let mine = fs::read_to_string(root.join("src").join(&name)).unwrap_or_default();
-        if begun(&mine, &reference) {
-            yours.push(number);
-        } else {
-            features.push(format!("candecode/ref-day{number:02}"));
+    let repo = Repo::open(root)?;
+    let mut yours = Vec::new();
+    for day in &repo.days {
+        if repo.progress(day)?.has_a_task(&repo.tasks(day)?) {
+            yours.push(day.number);
         }
     }
-    yours.sort_unstable();
     // If no day has been started, use the same features as the reference, to share its build.
-    let features = if yours.is_empty() { "ref".to_string() } else { features.join(",") };
-    Ok((yours, features))
-}
-
-/// Returns whether any of a day's tasks has been written. In the stub, every task is a `todo!`.
-fn begun(mine: &str, reference: &str) -> bool {
-    let code = mine.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let left = code.filter(|line| line.contains("todo!(")).count();
-    let tasks = reference.lines().filter(|line| line.trim_start().starts_with("// task ")).count();
-    !mine.is_empty() && left < tasks
+    if yours.is_empty() {
+        return Ok((yours, "ref".to_string()));
+    }
+    let features = repo.features(|day| !yours.contains(&day.number));
+    let features: Vec<String> = features.iter().map(|name| format!("candecode/{name}")).collect();
+    Ok((yours, features.join(",")))
 }
 
 /// Returns the lessons compiled by `cargo maintain live-mistakes`, as names and WebAssembly.
@@ -301,19 +289,9 @@ mod tests {
     }
 
     #[test]
-    fn a_day_counts_as_started_once_one_task_is_written() {
-        let reference = "// task 8.1: a\n// <solution>\n1\n// task 8.2: b\n// <solution>\n2\n";
-        let todo = |n| format!("// task 8.{n}: x\n    todo!(\n        \"day 8, task {n}: x\"\n)\n");
-        assert!(!begun(&(todo(1) + &todo(2)), reference));
-        assert!(begun(&("1\n".to_string() + &todo(2)), reference));
-        assert!(begun("1 // was todo\n// todo!(\"day 8, task 1: x\")\n2", reference));
-        assert!(!begun("", reference), "no such file");
-    }
-
-    #[test]
     fn live_scripts_are_installed_only_in_a_live_book() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let out = std::env::temp_dir().join(format!("book-tool-live-{}", std::process::id()));
+        let out = std::env::temp_dir().join(format!("candecode-book-live-{}", std::process::id()));
         fs::create_dir_all(&out).unwrap();
         fs::write(out.join("old.js"), "x").unwrap();
         let lessons =

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 /// The book's preprocessor for mdBook: without a command, reads a book as JSON and writes it back.
 #[derive(Parser)]
-#[command(name = "book-tool")]
+#[command(name = "candecode-book")]
 struct Cli {
     /// The repository's root.
     #[arg(long, global = true, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))]

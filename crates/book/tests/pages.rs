@@ -12,7 +12,8 @@ struct Repo(PathBuf);
 
 impl Repo {
     fn new(name: &str) -> Repo {
-        let root = std::env::temp_dir().join(format!("book-tool-{name}-{}", std::process::id()));
+        let root =
+            std::env::temp_dir().join(format!("candecode-book-{name}-{}", std::process::id()));
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let book = here.join("../../book");
         copy(&book.join("theme"), &root.join("book/theme"));
@@ -26,7 +27,7 @@ impl Repo {
     }
 
     fn build(&self) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_book-tool"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_candecode-book"));
         command.args(["build", "--root"]).arg(&self.0).env("CANDECODE_BOOK", "still");
         command.output().unwrap()
     }
@@ -42,7 +43,7 @@ impl Repo {
             "path": "elements.md", "source_path": "elements.md", "parent_names": [],
         });
         let book = json!([context, { "items": [{ "Chapter": chapter }] }]);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_book-tool"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_candecode-book"));
         command.env("CANDECODE_BOOK", live).stdin(Stdio::piped());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // If the tool rejects its settings, it exits before it has read the book.

@@ -1,11 +1,11 @@
 //! `cargo xtask bench`: runs the benchmark program in `benches/`, which parses the flags.
 
 use anyhow::{Context as _, Result};
+use candecode_course::Repo;
 use clap::Args;
 use std::process::{Command, ExitCode};
 use xtask::cargo;
 use xtask::host;
-use xtask::repo::Repo;
 
 /// The arguments after `bench`.
 #[derive(Args)]

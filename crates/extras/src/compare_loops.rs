@@ -4,14 +4,14 @@
 
 use crate::compare_methods;
 use anyhow::{bail, ensure, Context, Result};
+use candecode_course::{usage, Repo};
 use clap::{value_parser, Args, ValueEnum};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use xtask::cargo::{self, Built};
-use xtask::repo::Repo;
 use xtask::term::{paint, wrap, Color};
-use xtask::{host, note, say, usage};
+use xtask::{host, note, say};
 
 /// The flags of `compare`.
 #[derive(Args)]

@@ -2,7 +2,8 @@
 //! known mistake, which the reader finds from its output.
 
 use anyhow::{bail, Result};
-use candecode_extras::mistaken_engine::{mistaken, mistakes, reference, Mistake};
+use candecode_course::{Day, Mistake, Repo};
+use candecode_extras::mistaken_engine::{mistaken, reference};
 use clap::Args;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xtask::child::{self, End};
 use xtask::commands::diff::changed_lines;
 use xtask::host;
-use xtask::repo::{Day, Repo};
 use xtask::term::{paint, readable, Color};
 use xtask::{note, say};
 
@@ -75,7 +75,7 @@ pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
         None => &repo.days[pick(repo.days.len())],
     };
     note!("Building the engine twice: without a mistake, and with one in day {}.", day.number);
-    let mut bank = mistakes(repo, day)?;
+    let mut bank = repo.mistakes(day)?.mistakes;
     let first = pick(bank.len());
     bank.rotate_left(first);
     let hunted = Hunted::find(repo, args, feature, day, &bank)?;

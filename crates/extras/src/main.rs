@@ -10,10 +10,10 @@ mod hunt;
 mod teeth_table;
 
 use anyhow::Result;
+use candecode_course::{Repo, Usage};
 use clap::Parser;
 use std::process::ExitCode;
-use xtask::repo::Repo;
-use xtask::{note, Usage};
+use xtask::note;
 
 /// Occasional commands for readers
 #[derive(Parser)]

@@ -2,6 +2,7 @@
 //! stub, and prints a table.
 
 use anyhow::Result;
+use candecode_course::{task_of_check, Day, Repo};
 use clap::Args;
 use std::process::ExitCode;
 use xtask::cargo::{self, Built};
@@ -11,7 +12,6 @@ use xtask::checking::outcome::{self, Status, TeethRow};
 use xtask::checking::runner::DayRun;
 use xtask::checking::table::{self, Sum};
 use xtask::note;
-use xtask::repo::{Day, Repo};
 use xtask::say;
 use xtask::term::{paint, Color};
 
@@ -78,7 +78,7 @@ fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
     // The stub's row names every check.
     let checked =
         rows.iter().filter(|(row, ..)| row.kind == "stub").flat_map(|(row, ..)| &row.caught);
-    let checked: Vec<String> = checked.filter_map(|check| task(check)).collect();
+    let checked: Vec<String> = checked.filter_map(|check| task_of_check(check)).collect();
     for task in repo.tasks(&run.day)?.iter().filter(|task| !checked.contains(&task.id)) {
         say!("  task {} has no check", task.id);
         failed += 1;
@@ -104,17 +104,11 @@ fn judge(row: &TeethRow) -> (&TeethRow, bool, &'static str) {
     (row, good, word)
 }
 
-/// Returns the task that a check belongs to: `6.1` for `task_6_1_the_last_position_is_kept`.
-fn task(check: &str) -> Option<String> {
-    let mut parts = check.split('_').skip(1);
-    Some(format!("{}.{}", parts.next()?, parts.next()?))
-}
-
 /// Returns the tasks that some checks belong to, with the number of checks if there are several:
 /// `6.1, 6.3 (4)`.
 fn tasks(checks: &[String]) -> String {
     let mut counts: Vec<(String, usize)> = Vec::new();
-    for task in checks.iter().filter_map(|check| task(check)) {
+    for task in checks.iter().filter_map(|check| task_of_check(check)) {
         match counts.last_mut().filter(|(known, _)| *known == task) {
             Some((_, count)) => *count += 1,
             None => counts.push((task, 1)),

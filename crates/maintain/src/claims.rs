@@ -7,6 +7,7 @@
 //! `--claims`, so that a busy machine can't fail a change.
 
 use anyhow::{ensure, Context, Result};
+use candecode_course::Repo;
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,7 +18,6 @@ use xtask::cargo;
 use xtask::checking::table::Sum;
 use xtask::child;
 use xtask::host;
-use xtask::repo::Repo;
 use xtask::say;
 
 /// The time limit for one command of a claim, including the build of its benchmark.

@@ -5,19 +5,19 @@
 //! next build of the book includes everything in `target/live/mistakes`.
 
 use anyhow::{ensure, Context, Result};
+use candecode_course::Repo;
 use candecode_extras::mistaken_engine::{mistaken_course, named};
 use regex::Regex;
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::ExitCode;
 use xtask::cargo;
-use xtask::repo::Repo;
 use xtask::say;
 
 /// Compiles every mistake that a figure names.
 ///
 /// # Errors
-/// If a mistake isn't in `tests/mistakes`, or doesn't compile.
+/// If a mistake isn't one of its day's, or doesn't compile.
 pub fn run(repo: &Repo) -> Result<ExitCode> {
     let target = cargo::target_dir(repo).join("live");
     let kept = target.join("mistakes");
@@ -32,7 +32,7 @@ pub fn run(repo: &Repo) -> Result<ExitCode> {
             features.iter().map(|feature| format!("candecode/{feature}")).collect();
         let to = kept.join(format!("mistake-{day}-{name}.wasm"));
         let status = cargo::command(repo)
-            .args(["run", "--quiet", "--profile", "tools", "--package", "book-tool", "--"])
+            .args(["run", "--quiet", "--profile", "tools", "--package", "candecode-book", "--"])
             .args(["lessons", "--features", &features.join(",")])
             .arg("--root")
             .arg(&course)

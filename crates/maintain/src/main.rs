@@ -8,10 +8,10 @@ mod messages;
 mod printed;
 
 use anyhow::Result;
+use candecode_course::{Repo, Usage};
 use clap::Parser;
 use std::process::ExitCode;
-use xtask::repo::Repo;
-use xtask::{note, Usage};
+use xtask::note;
 
 /// Commands for the course's maintainers
 #[derive(Parser)]

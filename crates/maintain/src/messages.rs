@@ -2,9 +2,9 @@
 //! current output.
 
 use anyhow::{Context, Result};
+use candecode_course::Repo;
 use std::process::ExitCode;
 use xtask::cargo;
-use xtask::repo::Repo;
 
 /// Runs the test `tests/messages.rs`, which runs every command on the page and in
 /// `tests/messages/every_loop.md`, and rewrites both files with the output. The exit code is 1 if

@@ -8,6 +8,7 @@
 
 use crate::claims;
 use anyhow::{ensure, Context, Result};
+use candecode_course::Repo;
 use candecode_extras::mistaken_engine::{mistaken, named, reference};
 use clap::Args;
 use std::collections::BTreeMap;
@@ -16,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 use xtask::checking::table::Sum;
-use xtask::repo::Repo;
 use xtask::term::wrap;
 use xtask::{backup, child, host, say};
 

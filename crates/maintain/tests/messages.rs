@@ -15,6 +15,7 @@ mod openai_server;
 #[allow(dead_code)]
 mod server;
 
+use candecode_course::Repo;
 use candle_core::{Device, Tensor};
 use openai_server::{Manner, OpenAiServer};
 use serde_json::{json, Value};
@@ -24,7 +25,6 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use xtask::repo::Repo;
 
 /// NaN, infinity and the largest finite number in bf16.
 const NAN: u16 = 0x7fc0;

@@ -1,8 +1,8 @@
 //! Checks that the mutation testing reports, `tests/mutants/dayNN.json`, still match the reference.
 
+use candecode_course::Repo;
 use serde::Deserialize;
 use std::path::Path;
-use xtask::repo::Repo;
 
 /// The outcome of a day's mutants.
 #[derive(Deserialize)]
@@ -30,7 +30,7 @@ fn every_survivor_has_its_line_and_a_reason() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let repo = Repo::open(&root).unwrap();
     for day in &repo.days {
-        let path = format!("tests/mutants/day{:02}.json", day.number);
+        let path = day.mutants();
         let report: Report = serde_json::from_str(&repo.read(&path).unwrap()).unwrap();
         let source = repo.read(&day.solution()).unwrap();
         for Survivor { line, change, reason } in &report.survivors {

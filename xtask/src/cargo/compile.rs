@@ -2,9 +2,9 @@
 
 use crate::cargo;
 use crate::note;
-use crate::repo::Repo;
 use crate::term;
 use anyhow::{anyhow, ensure, Context, Result};
+use candecode_course::{in_src, Repo};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, IsTerminal, Write};
@@ -204,12 +204,6 @@ fn place(span: &Value) -> Option<Place> {
             line: span["line_start"].as_u64()?,
         }),
     }
-}
-
-/// Shortens `tests/../src/dayNN_*.rs`, a day's path as a module of a check program, to the path
-/// that the reader knows, `src/dayNN_*.rs`.
-pub fn in_src(text: &str) -> String {
-    text.replace("tests/../src/", "src/").replace(r"tests\../src/", "src/")
 }
 
 /// Returns whether the linker can't find a compiler-generated symbol. Only a bad cache causes that.

@@ -2,11 +2,11 @@
 
 mod compile;
 
-pub use compile::{build, explain, in_src, places, Built, Place, Programs};
+pub use compile::{build, explain, places, Built, Place, Programs};
 
 use crate::host;
-use crate::repo::Repo;
 use anyhow::{Context, Result};
+use candecode_course::Repo;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

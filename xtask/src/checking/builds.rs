@@ -2,9 +2,8 @@
 
 use crate::cargo::{self, Built, Programs};
 use crate::host;
-use crate::repo::{Day, Repo};
-use crate::usage;
 use anyhow::Result;
+use candecode_course::{usage, Day, Repo};
 use clap::ValueEnum;
 
 /// The source of a day's code.

@@ -11,9 +11,8 @@ use crate::cargo::{self, Programs};
 use crate::checking::runner::{self, DayRun, Options};
 use crate::checking::saved::Inputs;
 use crate::host;
-use crate::repo::{Day, Repo};
-use crate::stubs;
-use anyhow::{anyhow, bail, ensure, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
+use candecode_course::{Day, Repo};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,17 +22,6 @@ use toml::{Table, Value};
 
 /// Polled during long operations. Returns true to stop.
 pub type Stop<'a> = &'a dyn Fn() -> bool;
-
-/// Returns the path of a day's known mistakes.
-pub fn file(day: &Day) -> String {
-    format!("tests/mistakes/day{:02}.toml", day.number)
-}
-
-/// Returns a day's known mistakes and correct variants.
-fn table(repo: &Repo, day: &Day) -> Result<Table> {
-    let path = file(day);
-    repo.read(&path)?.parse().map_err(|e| anyhow!("{path}: {e}"))
-}
 
 /// Returns the record of a day's known mistakes if there is one and nothing it depends on has
 /// changed.
@@ -115,11 +103,11 @@ impl Drop for WorkDir {
 
 /// Saves the rows of a report that are about mistakes.
 fn keep(repo: &Repo, day: &Day, key: &str, report: &str) -> Result<()> {
-    let table = table(repo, day)?;
+    let known = repo.mistakes(day)?.mistakes.len();
     let rows: Vec<&str> =
         report.lines().filter(|line| line.contains("\"teeth\":\"mistake\"")).collect();
     ensure!(
-        rows.len() == entries(&table, "mistake").count(),
+        rows.len() == known,
         "the program with day {}'s known mistakes ended before it had tried all of them",
         day.number
     );
@@ -221,7 +209,7 @@ fn run(command: &mut Command, stop: Stop) -> Result<Option<bool>> {
 /// Writes the stub and each mistake and variant of a day as modules, and a file that lists them.
 /// Returns the path of that file, which the day's check program includes.
 fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
-    let (wrong, table) = (file(day), table(repo, day)?);
+    let known = repo.mistakes(day)?;
     let reference = repo.read(&day.solution())?;
     let mut modules = String::new();
     let mut module = |name: &str, code: &str| -> Result<()> {
@@ -230,15 +218,15 @@ fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
         let path = path.display().to_string();
         Ok(writeln!(modules, "    #[path = {path:?}]\n    pub mod {name};")?)
     };
-    module("stub", &stubs::stub(&reference).map_err(|e| anyhow!("{}: {e}", day.solution()))?)?;
+    module("stub", &repo.stub(day)?)?;
     let mut lists = String::new();
-    for kind in ["mistake", "variant"] {
-        writeln!(lists, "fn {kind}s() -> Vec<checks::Known<day::Day>> {{ vec![")?;
-        for known in entries(&table, kind) {
-            let name = text(known, "name").with_context(|| wrong.clone())?;
-            let code = edited(&reference, known).with_context(|| format!("{wrong}: {name}"))?;
-            module(name, &code)?;
-            let diagnosis = if kind == "mistake" { text(known, "diagnosis")? } else { "" };
+    let mistakes = known.mistakes.iter().map(|one| (&*one.name, &*one.diagnosis, &one.change));
+    let variants = known.variants.iter().map(|one| (&*one.name, "", &one.change));
+    for (kind, all) in [("mistakes", Vec::from_iter(mistakes)), ("variants", variants.collect())] {
+        writeln!(lists, "fn {kind}() -> Vec<checks::Known<day::Day>> {{ vec![")?;
+        for (name, diagnosis, change) in all {
+            let place = || format!("{}: {name}", day.mistakes());
+            module(name, &change.applied_to(&reference).with_context(place)?)?;
             writeln!(
                 lists,
                 "    checks::Known {{ name: {name:?}, diagnosis: {diagnosis:?}, day: \
@@ -254,34 +242,4 @@ fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
     let path = dir.join("list.rs");
     fs::write(&path, code).with_context(|| path.display().to_string())?;
     Ok(path)
-}
-
-/// Returns a day's entries of one kind, `mistake` or `variant`.
-pub fn entries<'a>(table: &'a Table, kind: &str) -> impl Iterator<Item = &'a Value> {
-    table.get(kind).and_then(Value::as_array).into_iter().flatten()
-}
-
-/// Returns a field of an entry.
-///
-/// # Errors
-/// If the field is missing.
-pub fn text<'a>(entry: &'a Value, key: &str) -> Result<&'a str> {
-    entry.get(key).and_then(Value::as_str).with_context(|| format!("an entry has no `{key}`"))
-}
-
-/// Applies every edit of an entry to the reference. Each `find` must match exactly once.
-///
-/// # Errors
-/// If one doesn't.
-pub fn edited(reference: &str, entry: &Value) -> Result<String> {
-    let alone = vec![entry.clone()];
-    let edits = entry.get("edits").and_then(Value::as_array).unwrap_or(&alone);
-    let mut code = reference.to_string();
-    for edit in edits {
-        let (find, replace) = (text(edit, "find")?.trim_matches('\n'), text(edit, "replace")?);
-        let times = code.matches(find).count();
-        ensure!(times == 1, "`find` must match once, but matches {times} times: {find}");
-        code = code.replacen(find, replace.trim_matches('\n'), 1);
-    }
-    Ok(code)
 }

@@ -10,10 +10,9 @@ pub mod table;
 
 use crate::cargo::{self, Built};
 use crate::note;
-use crate::progress::{self, Progress};
-use crate::repo::{Day, Repo};
 use anyhow::{bail, Result};
 use builds::Mix;
+use candecode_course::{Day, Progress, Repo};
 use outcome::{Status, Unit};
 use runner::{DayRun, Options};
 use saved::Inputs;
@@ -35,7 +34,7 @@ pub fn check(
 ) -> Result<Vec<DayRun>> {
     let (mut stubs, mut begun) = (vec![], vec![]);
     for day in days {
-        let file = if mix == Mix::Reference { None } else { Some(progress::of(repo, day)?) };
+        let file = if mix == Mix::Reference { None } else { Some(repo.progress(day)?) };
         match file {
             Some(Progress::Stub) => stubs.push(day.clone()),
             Some(Progress::Missing) => {
@@ -111,7 +110,7 @@ pub fn of_reader(repo: &Repo, day: &Day, device: Option<&str>) -> Result<DayRun>
 fn unnamed(repo: &Repo, run: &DayRun, options: &Options) -> Vec<String> {
     let Some(Built::Done(programs)) = run.built.as_deref() else { return vec![] };
     let recorded = mistakes::record(repo, &run.day, programs, options.device.as_deref()).is_some();
-    if recorded || !repo.root.join(mistakes::file(&run.day)).is_file() {
+    if recorded || !repo.root.join(run.day.mistakes()).is_file() {
         return vec![];
     }
     let failed = run.units.iter().filter(|unit| unit.status == Status::Failed);

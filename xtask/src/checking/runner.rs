@@ -5,9 +5,9 @@ use crate::checking::libtest;
 use crate::checking::outcome::{self, Status, Unit};
 use crate::child::{self, End, Outcome};
 use crate::host;
-use crate::repo::{Day, Repo};
 use crate::term::{self, Ticker};
 use anyhow::{Context, Result};
+use candecode_course::{checks_of_task, in_src, Day, Repo};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,8 +67,7 @@ impl DayRun {
 /// # Errors
 /// If the program can't be started.
 pub fn run_day(repo: &Repo, day: &Day, program: &Path, options: &Options) -> Result<DayRun> {
-    let mut filter: Vec<String> =
-        options.tasks.iter().map(|id| format!("task_{}_", id.replace('.', "_"))).collect();
+    let mut filter: Vec<String> = options.tasks.iter().map(|id| checks_of_task(id)).collect();
     if options.teeth {
         filter.push("teeth_".to_string());
     } else {
@@ -97,7 +96,7 @@ pub fn run_day(repo: &Repo, day: &Day, program: &Path, options: &Options) -> Res
     let mut outputs = libtest::outputs(&outcome.stdout);
     for unit in &units {
         if let Some(output) = outputs.get_mut(&unit.test) {
-            *output = cargo::in_src(&libtest::own_output(output, &unit.message));
+            *output = in_src(&libtest::own_output(output, &unit.message));
         }
     }
     outputs.retain(|_, output| !output.is_empty());
@@ -193,7 +192,7 @@ impl Call<'_> {
 fn last_words(outcome: &Outcome) -> (Status, String) {
     let lines: Vec<&str> = outcome.stderr.lines().collect();
     let tail = lines[lines.len().saturating_sub(8)..].join("\n");
-    let tail = term::readable(&cargo::in_src(&tail));
+    let tail = term::readable(&in_src(&tail));
     let why = match &outcome.end {
         End::Died(why) => why.clone(),
         End::Exit(code) => format!("exit code {code}"),

@@ -3,8 +3,8 @@
 use crate::backup;
 use crate::checking::outcome::{self, Unit};
 use crate::checking::runner::DayRun;
-use crate::repo::{self, Day, Repo};
 use anyhow::Result;
+use candecode_course::{Day, Repo};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -89,12 +89,19 @@ fn add(path: &Path, hasher: &mut DefaultHasher) {
     if let Ok(entries) = std::fs::read_dir(path) {
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         paths.sort();
-        paths.retain(|path| !is_day_of_src(path) && !repo::is_editors_file(path));
+        paths.retain(|path| !is_day_of_src(path) && !is_editors_file(path));
         paths.iter().for_each(|path| add(path, hasher));
     } else {
         // Only regular files: reading a pipe would block
         path.is_file().then(|| std::fs::read(path).ok()).hash(hasher);
     }
+}
+
+/// Returns whether no build reads a file in the tree: a swap, lock, autosave or backup file of an
+/// editor (`.a.rs.swp`, `.#a.rs`, `#a.rs#`, `a.rs~`), or another hidden file.
+pub fn is_editors_file(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with(['.', '#']) || name.ends_with('~')
 }
 
 /// Returns whether a file is one of the reader's days.

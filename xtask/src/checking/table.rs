@@ -3,11 +3,10 @@
 use crate::cargo::{self, Place};
 use crate::checking::outcome::{Status, Unit};
 use crate::checking::runner::DayRun;
-use crate::repo::{Day, Repo};
 use crate::say;
-use crate::stubs::Task;
 use crate::term::{paint, readable, Color};
 use anyhow::Result;
+use candecode_course::{Day, Repo, Task};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Counts of checks that passed and that didn't, including those not written.
@@ -285,7 +284,7 @@ pub fn not_run(repo: &Repo, day: &Day, status: Status) -> Result<DayRun> {
     let source = repo.read(&day.tests()).unwrap_or_default();
     let mut names: Vec<String> = source.lines().filter_map(check_name).collect();
     for task in repo.tasks(day)? {
-        let prefix = format!("task_{}_", task.id.replace('.', "_"));
+        let prefix = candecode_course::checks_of_task(&task.id);
         if !names.iter().any(|name| name.starts_with(&prefix)) {
             names.push(prefix);
         }

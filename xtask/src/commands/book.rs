@@ -2,8 +2,8 @@
 
 use crate::cargo;
 use crate::note;
-use crate::repo::Repo;
 use anyhow::{Context, Result};
+use candecode_course::Repo;
 use clap::Args;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
         note!("Compiling the book tool, which is only needed once: about a minute on two cores.");
     }
     let mut command = cargo::command(repo);
-    command.args(["run", "--profile", "tools", "--package", "book-tool"]);
+    command.args(["run", "--profile", "tools", "--package", "candecode-book"]);
     // On a terminal, let cargo show its progress.
     command.args((!std::io::stderr().is_terminal()).then_some("--quiet"));
     command.args(["--", "build"]).args(args.open.then_some("--open"));

@@ -1,7 +1,7 @@
 //! `cargo xtask check`: runs a day's checkers on the reader's code or on the reference.
 //!
 //! `--part 2` runs the checks of one part of a day. Each part starts with a line `// part 2: title`
-//! above its first function, in the reference and therefore in the stub (see [`crate::stubs`]).
+//! above its first function, in the reference and therefore in the stub (see [`candecode_course::stubs`]).
 
 use crate::cargo::{self, Built};
 use crate::checking;
@@ -11,9 +11,9 @@ use crate::checking::runner::{DayRun, Options};
 use crate::checking::table::{self, Sum};
 use crate::commands::{run_engine, watch};
 use crate::host;
-use crate::repo::{Day, Repo};
-use crate::{note, say, usage};
+use crate::{note, say};
 use anyhow::Result;
+use candecode_course::{usage, Day, Repo};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -201,7 +201,7 @@ fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     if open.is_empty() && !fits(repo, &run.day)? {
         return Ok(false);
     }
-    if let Some(command) = run.day.demo(repo) {
+    if let Some(command) = repo.demo(&run.day) {
         say!("See it run: {command}");
     }
     offer_score(&run.day, open.is_empty());

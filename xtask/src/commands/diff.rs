@@ -1,11 +1,10 @@
 //! `cargo xtask diff`: shows the reader's code next to the reference, task by task.
 
-use crate::progress;
-use crate::repo::{Day, Repo};
 use crate::say;
-use crate::stubs::{self, is_task_line};
 use crate::term::{paint, Color};
 use anyhow::Result;
+use candecode_course::stubs::{self, is_task_line};
+use candecode_course::{progress, Day, Repo};
 use clap::Args;
 use similar::{Change, ChangeTag, TextDiff};
 use std::process::ExitCode;

@@ -3,9 +3,9 @@
 use crate::cargo;
 use crate::git::git;
 use crate::host::{self, output};
-use crate::repo::Repo;
 use crate::say;
 use crate::term::{paint, Color};
+use candecode_course::Repo;
 use std::process::ExitCode;
 
 const GIB: u64 = 1 << 30;

@@ -1,9 +1,9 @@
 //! `cargo xtask explain`: looks up an error message and its fix on the book's page of messages.
 
-use crate::repo::Repo;
 use crate::term::{paint, wrap, Color};
 use crate::{note, say};
 use anyhow::Result;
+use candecode_course::Repo;
 use clap::Args;
 use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;

@@ -1,42 +1,24 @@
 //! `cargo xtask hint`: gives help in three tiers, one at a time.
 //!
-//! The hints are in `xtask/hints.toml`, one table per task. The number of hints the reader has seen
-//! is stored in `.candecode/hints.json`.
+//! The number of hints the reader has seen is stored in `.candecode/hints.json`.
 
 use crate::backup;
 use crate::checking::outcome::Status;
 use crate::checking::saved::Inputs;
 use crate::progress;
-use crate::repo::{is_task_id, Day, Repo};
-use crate::stubs::Task;
 use crate::term::{paint, wrap, Color};
-use crate::{note, say, usage};
-use anyhow::{anyhow, Context, Result};
+use crate::{note, say};
+use anyhow::{Context, Result};
+use candecode_course::hints::tiers;
+use candecode_course::{is_task_id, usage, Day, Repo, Task};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// Path of the hints, relative to the root.
-const FILE: &str = "xtask/hints.toml";
 /// Path of the file with the number of tiers shown per task, relative to the root.
 const SEEN: &str = ".candecode/hints.json";
 /// The maximum width of a line of prose.
 const WIDTH: usize = 88;
-/// The tiers, from least to most help, with their names on the screen.
-const TIERS: [(&str, &str); 3] = [
-    ("question", "a question"),
-    ("idea", "a sharper question"),
-    ("shape", "the shape of the code"),
-];
-
-/// Returns the tiers of a task. A challenge has only a question.
-fn tiers(task: &Task) -> &'static [(&'static str, &'static str)] {
-    if task.challenge {
-        &TIERS[..1]
-    } else {
-        &TIERS
-    }
-}
 
 /// The flags of `hint`.
 #[derive(Args)]
@@ -68,7 +50,7 @@ pub fn run(repo: &Repo, args: &Hint) -> Result<ExitCode> {
 /// # Errors
 /// If the file has no such hint.
 pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
-    let hints = read(repo)?;
+    let hints = repo.hints(day)?;
     // An unreadable file counts as no hints seen.
     let seen = repo.read(SEEN).ok().and_then(|text| serde_json::from_str(&text).ok());
     let mut seen: BTreeMap<String, usize> = seen.unwrap_or_default();
@@ -83,7 +65,8 @@ pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
     say!("{}", paint(Color::Bold, &format!("task {}: {}", task.id, task.title)));
     for (number, (key, name)) in tiers.iter().enumerate().take(after).skip(from) {
         let text = hints.get(&task.id).and_then(|hints| hints.get(*key));
-        let text = text.with_context(|| format!("{FILE}: task {} has no `{key}`", task.id))?;
+        let text =
+            text.with_context(|| format!("{}: task {} has no `{key}`", day.hints(), task.id))?;
         let head = format!("hint {} of {}: {name}", number + 1, tiers.len());
         say!("\n{}", paint(Color::Yellow, &head));
         if *key == "shape" {
@@ -120,11 +103,6 @@ fn has_passed(repo: &Repo, day: &Day, task: &Task) -> Result<bool> {
     Ok(progress.tasks.iter().any(passed))
 }
 
-/// Reads all hints: the text of each tier, by task.
-fn read(repo: &Repo) -> Result<BTreeMap<String, BTreeMap<String, String>>> {
-    toml::from_str(&repo.read(FILE)?).map_err(|e| anyhow!("{FILE}: {e}"))
-}
-
 /// Returns the requested task, or the first unfinished one of the requested or current day.
 fn choose(repo: &Repo, args: &Hint) -> Result<(Day, Task)> {
     if let (Some(id), None) = (args.day.as_deref().filter(|day| is_task_id(day)), &args.task) {
@@ -150,25 +128,5 @@ fn choose(repo: &Repo, args: &Hint) -> Result<(Day, Task)> {
             "every task of day {} is done: name the one you want hints for, such as --task {0}.1",
             day.day.number
         ))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::path::Path;
-
-    #[test]
-    fn every_task_has_its_hints_and_every_hint_has_a_task() {
-        let repo = Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
-        let mut hints = read(&repo).unwrap();
-        for task in repo.days.iter().flat_map(|day| repo.tasks(day).unwrap()) {
-            let of_task = hints.remove(&task.id).unwrap_or_default();
-            let there = |key: &str| of_task.get(key).is_some_and(|text| !text.trim().is_empty());
-            let tiers = tiers(&task);
-            let all = of_task.len() == tiers.len() && tiers.iter().all(|(key, _)| there(key));
-            assert!(all, "{FILE}: task {} needs {} hints", task.id, tiers.len());
-        }
-        assert!(hints.is_empty(), "{FILE}: no such tasks: {:?}", hints.keys());
     }
 }

@@ -3,11 +3,11 @@
 use crate::checking::outcome::Status;
 use crate::checking::saved::Inputs;
 use crate::checking::table;
-use crate::progress::{self, DayProgress, Progress};
-use crate::repo::Repo;
+use crate::progress::{self, DayProgress};
 use crate::term::{paint, Color};
 use crate::{say, score};
 use anyhow::Result;
+use candecode_course::{Progress, Repo};
 use clap::Args;
 use std::process::ExitCode;
 

@@ -14,8 +14,8 @@ pub mod watch;
 pub mod write_stubs;
 
 use crate::cargo;
-use crate::repo::Repo;
 use anyhow::Result;
+use candecode_course::Repo;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -85,7 +85,7 @@ pub struct PassedOn {
 /// Runs a command and returns the exit code.
 ///
 /// # Errors
-/// Any error from the command. Bad usage is a [`crate::Usage`].
+/// Any error from the command. Bad usage is a [`candecode_course::Usage`].
 pub fn run(command: Command) -> Result<ExitCode> {
     let repo = Repo::find()?;
     match command {

@@ -2,10 +2,9 @@
 //! content.
 
 use crate::backup;
-use crate::progress::{self, Progress};
-use crate::repo::{Day, Repo};
-use crate::{say, stubs, usage};
+use crate::say;
 use anyhow::{anyhow, Result};
+use candecode_course::{stubs, usage, Day, Progress, Repo};
 use clap::Args;
 use std::process::ExitCode;
 
@@ -64,7 +63,7 @@ pub fn start(repo: &Repo, args: &Start) -> Result<ExitCode> {
     let day = repo.day(&args.day)?;
     for earlier in repo.days.iter().filter(|other| other.number < day.number) {
         let (path, number) = (earlier.src(), earlier.number);
-        match progress::of(repo, earlier)? {
+        match repo.progress(earlier)? {
             Progress::Stub | Progress::Missing => {
                 backup::write(&repo.root.join(&path), given(repo, earlier)?.as_bytes())?;
                 say!("day {number}: given, the reference's code is in {path}");

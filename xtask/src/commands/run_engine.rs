@@ -2,10 +2,9 @@
 //! and run it.
 
 use crate::cargo::{self, Built};
-use crate::progress::{self, Progress};
-use crate::repo::{Day, Repo};
-use crate::{host, note, say, usage};
+use crate::{host, note, say};
 use anyhow::Result;
+use candecode_course::{usage, Day, Progress, Repo};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -134,13 +133,11 @@ impl Flags {
 fn written(repo: &Repo) -> Result<Mix> {
     let (mut mine, mut open) = (vec![], vec![]);
     for day in &repo.days {
-        match progress::of(repo, day)? {
+        let (progress, tasks) = (repo.progress(day)?, repo.tasks(day)?);
+        match &progress {
             Progress::Begun(left) if left.is_empty() => mine.push(day.clone()),
-            Progress::Begun(left) => {
-                let ids: Vec<_> = repo.tasks(day)?.into_iter().map(|task| task.id).collect();
-                if left.len() < ids.len() {
-                    open.extend(ids.into_iter().filter(|id| left.contains(id)));
-                }
+            Progress::Begun(left) if progress.has_a_task(&tasks) => {
+                open.extend(tasks.into_iter().map(|task| task.id).filter(|id| left.contains(id)));
             }
             _ => {}
         }

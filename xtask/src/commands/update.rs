@@ -9,11 +9,10 @@
 use crate::backup::{self, is_day};
 use crate::commands::diff::changed_lines;
 use crate::git::{git, paths};
-use crate::progress::{self, Progress};
-use crate::repo::{Day, Repo};
+use crate::say;
 use crate::term::{paint, Color};
-use crate::{say, stubs};
 use anyhow::{anyhow, bail, ensure, Context, Result};
+use candecode_course::{stubs, Day, Progress, Repo};
 use clap::Args;
 use std::fs;
 use std::path::Path;
@@ -128,7 +127,7 @@ fn ensure_nothing_in_the_way(repo: &Repo, base: &str) -> Result<()> {
 fn begun(repo: &Repo) -> Result<Vec<(Day, Vec<u8>)>> {
     let mut begun = Vec::new();
     for day in &repo.days {
-        match progress::of(repo, day)? {
+        match repo.progress(day)? {
             Progress::Missing => bail!(
                 "{} is missing: restore the stub with `cargo xtask reset day{}`, then try again; \
                  nothing was changed",

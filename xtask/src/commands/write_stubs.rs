@@ -2,10 +2,9 @@
 
 use crate::backup;
 use crate::git::git;
-use crate::repo::{Day, Repo};
 use crate::say;
-use crate::stubs;
 use anyhow::{ensure, Result};
+use candecode_course::{stubs, Day, Repo};
 use clap::Args;
 use std::process::ExitCode;
 

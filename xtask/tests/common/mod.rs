@@ -214,7 +214,7 @@ impl Fake {
         fake.write("tests/day00_one.rs", &format!("{}{TESTS0}", REPORT));
         fake.write("tests/day01_two.rs", &format!("{}{TESTS1}", REPORT));
         fake.write("target/debug/deps/libcandle_core-0.rlib", "");
-        let repo = xtask::repo::Repo::open(&fake.root).unwrap();
+        let repo = candecode_course::Repo::open(&fake.root).unwrap();
         for day in &repo.days {
             let stub = repo.stub(day).unwrap();
             fake.write(&day.src(), &stub);

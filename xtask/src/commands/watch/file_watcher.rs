@@ -4,7 +4,7 @@
 //! events don't: on network drives, in containers, and between Windows and WSL. A change is
 //! reported only once it settles, because some editors save in several steps.
 
-use crate::repo;
+use crate::checking::saved::is_editors_file;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ fn add(path: &Path, hasher: &mut DefaultHasher) {
     if meta.is_dir() {
         let mut inside: Vec<PathBuf> =
             fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-        inside.retain(|path| !repo::is_editors_file(path));
+        inside.retain(|path| !is_editors_file(path));
         inside.sort();
         inside.iter().for_each(|path| add(path, hasher));
     } else {

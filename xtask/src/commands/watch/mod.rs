@@ -12,12 +12,11 @@ use crate::checking::saved::Inputs;
 use crate::checking::{self, table};
 use crate::commands::{check, diff, hint, list_days};
 use crate::host;
-use crate::progress::{self, DayProgress, Progress};
-use crate::repo::{Day, Repo};
-use crate::stubs::{self, Task};
+use crate::progress::{self, DayProgress};
 use crate::term::{paint, Color};
 use crate::{note, say};
 use anyhow::Result;
+use candecode_course::{stubs, Day, Repo, Task};
 use file_watcher::FileWatcher;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -141,7 +140,7 @@ impl Session<'_> {
         let mut day = progress::with_results(self.repo, &inputs, &self.day)?;
         day.take(&run);
         if day.done() && !self.stays {
-            let written = matches!(&day.file, Progress::Begun(open) if open.is_empty());
+            let written = day.file.is_written();
             if written && !check::fits(self.repo, &self.day)? {
                 return self.wait(&all_days, None);
             }
@@ -156,7 +155,7 @@ impl Session<'_> {
     fn go_on(&self, inputs: &Inputs, written: bool) -> Result<Step> {
         let number = self.day.number;
         say!("{}", paint(Color::Green, &format!("✓ day {number} is done")));
-        if let Some(command) = self.day.demo(self.repo) {
+        if let Some(command) = self.repo.demo(&self.day) {
             say!("See it run: {command}");
         }
         check::offer_score(&self.day, written);

@@ -8,9 +8,9 @@
 //! A day with parts has a line `// part 1: title` above the first function of each part, numbered
 //! from 1. The line stays in the stub, and the tasks between it and the next such line belong to
 //! that part.
-//!
-//! This file uses only `std`, and nothing else from this crate, because the root's `build.rs`
-//! includes it as a module.
+
+use crate::task::Task;
+use std::ops::Range;
 
 /// The first line of every stub. Without it, a file full of `todo!`s would produce a warning for
 /// every argument and import.
@@ -18,24 +18,6 @@ const ALLOW: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead
                      // remove when the day is done";
 const OPEN: &str = "// <solution>";
 const CLOSE: &str = "// </solution>";
-
-/// A task of a day, from its line `// task 6.1: title`, `// task 6.5 (optional): title` or `// task
-/// 6.9 (challenge): title`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Task {
-    /// Day and number: `"6.1"`.
-    pub id: String,
-    /// Whether the task is beyond the day's core. True for a challenge.
-    pub further: bool,
-    /// Whether it is the day's challenge: a contract and a check, without an outline.
-    pub challenge: bool,
-    /// The part the task belongs to, if the day has parts.
-    pub part: Option<u32>,
-    /// A short description of the task.
-    pub title: String,
-    /// The task's line in the source, from 1.
-    pub line: usize,
-}
 
 /// A marked region: lines `open..=close` of the source, counted from 0, including the markers.
 struct Region {
@@ -78,8 +60,20 @@ pub fn stub(source: &str) -> Result<String, String> {
 
 /// Removes the markers from a reference file, leaving it as a reader would have written it.
 pub fn unmarked(source: &str) -> String {
-    let marker = |line: &&str| [OPEN, CLOSE].contains(&line.trim());
-    source.lines().filter(|line| !marker(line)).map(|line| format!("{line}\n")).collect()
+    source.lines().filter(|line| !is_marker(line)).map(|line| format!("{line}\n")).collect()
+}
+
+/// Returns whether a line opens or closes a marked region.
+pub fn is_marker(line: &str) -> bool {
+    matches!(line.trim(), OPEN | CLOSE)
+}
+
+/// Returns the lines of each marked region, counted from 0, including the markers. A region that is
+/// never closed extends to the end of the file.
+pub fn marked_regions(lines: &[&str]) -> Vec<Range<usize>> {
+    let opens = (0..lines.len()).filter(|&at| lines[at].trim() == OPEN);
+    let end = |open: usize| (open..lines.len()).find(|&at| lines[at].trim() == CLOSE);
+    opens.map(|open| open..end(open).map_or(lines.len(), |close| close + 1)).collect()
 }
 
 /// Appends the lines between two regions, without the blank lines around a removed helper.

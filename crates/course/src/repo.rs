@@ -1,17 +1,15 @@
-//! The repository: its location, its days, and the files of each day.
+//! The repository: its location, its days, and what the files of each day say.
 
-use crate::stubs::{self, Task};
-use crate::usage;
+use crate::day::Day;
+use crate::hints::Hints;
+use crate::mistakes::Mistakes;
+use crate::progress::{self, Progress};
+use crate::stubs;
+use crate::task::{is_task_id, Task};
+use crate::usage::usage;
 use anyhow::{anyhow, ensure, Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Returns whether no build reads a file in the tree: a swap, lock, autosave or backup file of an
-/// editor (`.a.rs.swp`, `.#a.rs`, `#a.rs#`, `a.rs~`), or another hidden file.
-pub fn is_editors_file(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.starts_with(['.', '#']) || name.ends_with('~')
-}
 
 /// The course's working tree.
 pub struct Repo {
@@ -19,89 +17,6 @@ pub struct Repo {
     pub root: PathBuf,
     /// All days that have a reference, in order.
     pub days: Vec<Day>,
-}
-
-/// A day of the course. Its files have the same name in `src/`, `solutions/`, `tests/` and
-/// `book/src/`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Day {
-    /// The day's number, from 0.
-    pub number: u32,
-    /// The base name of its files, such as `day06_generate`.
-    pub name: String,
-}
-
-impl Day {
-    /// Returns the path of the reader's file in `src/`, relative to the root.
-    pub fn src(&self) -> String {
-        format!("src/{}.rs", self.name)
-    }
-
-    /// Returns the path of the reference, relative to the root.
-    pub fn solution(&self) -> String {
-        format!("solutions/{}.rs", self.name)
-    }
-
-    /// Returns the path of the checkers, relative to the root.
-    pub fn tests(&self) -> String {
-        format!("tests/{}.rs", self.name)
-    }
-
-    /// Returns the path of the chapter, relative to the root.
-    pub fn chapter(&self) -> String {
-        format!("book/src/{}.md", self.name)
-    }
-
-    /// Returns the command that demonstrates the day: the first one in the chapter that runs or
-    /// serves a model with the reader's version of it, starting from the section "See it run" if
-    /// there is one.
-    pub fn demo(&self, repo: &Repo) -> Option<String> {
-        let text = fs::read_to_string(repo.root.join(self.chapter())).ok()?;
-        let section = text.find("# See it run").map_or(&*text, |at| &text[at..]);
-        let mut lines = section.lines();
-        let is_demo = |line: &&str| {
-            let start = |command| format!("$ cargo xtask {command} --mine {} ", self.number);
-            ["run", "serve"].iter().any(|command| format!("{line} ").starts_with(&start(command)))
-        };
-        let mut command = lines.find(is_demo)?.trim_start_matches("$ ").to_string();
-        while let Some(more) = command.strip_suffix('\\').map(str::trim_end) {
-            command = format!("{more} {}", lines.next()?.trim());
-        }
-        Some(command)
-    }
-
-    /// Returns the feature that compiles the reference instead of the reader's file.
-    pub fn feature(&self) -> String {
-        format!("ref-day{:02}", self.number)
-    }
-
-    /// Returns the day's heading, such as `day 6: generate`.
-    pub fn title(&self) -> String {
-        format!("day {}: {}", self.number, self.words())
-    }
-
-    /// Returns the day's topic, such as `warm up`.
-    pub fn words(&self) -> String {
-        self.name.split_once('_').map_or("", |(_, words)| words).replace('_', " ")
-    }
-
-    /// Parses a path such as `src/day06_generate.rs`. Returns `None` if it isn't a day's path.
-    pub fn from_src(path: &str) -> Option<Day> {
-        Day::from_name(path.strip_prefix("src/")?.strip_suffix(".rs")?)
-    }
-
-    /// Parses a name such as `day06_generate`. Returns `None` if it isn't a day's name.
-    pub fn from_name(name: &str) -> Option<Day> {
-        let (number, words) = name.strip_prefix("day")?.split_once('_')?;
-        let number = (number.len() == 2).then(|| number.parse().ok())??;
-        (!words.is_empty()).then(|| Day { number, name: name.to_string() })
-    }
-}
-
-/// Returns whether the text has the form of a task's id, such as `6.1`.
-pub fn is_task_id(text: &str) -> bool {
-    let is_number = |part: &str| part.parse::<u32>().is_ok();
-    text.split_once('.').is_some_and(|(day, number)| is_number(day) && is_number(number))
 }
 
 impl Repo {
@@ -245,6 +160,57 @@ impl Repo {
         stubs::stub(&self.read(&day.solution())?).map_err(|e| anyhow!("{}: {e}", day.solution()))
     }
 
+    /// Returns the state of a day's file in `src/`.
+    ///
+    /// # Errors
+    /// If the reference or the file can't be read.
+    pub fn progress(&self, day: &Day) -> Result<Progress> {
+        if !self.root.join(day.src()).exists() {
+            return Ok(Progress::Missing);
+        }
+        let source = self.read(&day.src())?;
+        if source.lines().eq(self.stub(day)?.lines()) {
+            return Ok(Progress::Stub);
+        }
+        Ok(Progress::Begun(progress::unwritten(&source, day.number)))
+    }
+
+    /// Returns the known mistakes of a day, and its correct variants.
+    ///
+    /// # Errors
+    /// If the file can't be read or has an incomplete entry. The message names the file.
+    pub fn mistakes(&self, day: &Day) -> Result<Mistakes> {
+        let path = day.mistakes();
+        toml::from_str(&self.read(&path)?).map_err(|e| anyhow!("{path}: {e}"))
+    }
+
+    /// Returns the hints of a day's tasks. The file may also have those of other days.
+    ///
+    /// # Errors
+    /// If the file can't be read or parsed. The message names the file.
+    pub fn hints(&self, day: &Day) -> Result<Hints> {
+        let path = day.hints();
+        toml::from_str(&self.read(&path)?).map_err(|e| anyhow!("{path}: {e}"))
+    }
+
+    /// Returns the command that demonstrates a day: the first one in the chapter that runs or serves
+    /// a model with the reader's version of it, starting from the section "See it run" if there is
+    /// one.
+    pub fn demo(&self, day: &Day) -> Option<String> {
+        let text = fs::read_to_string(self.root.join(day.chapter())).ok()?;
+        let section = text.find("# See it run").map_or(&*text, |at| &text[at..]);
+        let mut lines = section.lines();
+        let is_demo = |line: &&str| {
+            let start = |command| format!("$ cargo xtask {command} --mine {} ", day.number);
+            ["run", "serve"].iter().any(|command| format!("{line} ").starts_with(&start(command)))
+        };
+        let mut command = lines.find(is_demo)?.trim_start_matches("$ ").to_string();
+        while let Some(more) = command.strip_suffix('\\').map(str::trim_end) {
+            command = format!("{more} {}", lines.next()?.trim());
+        }
+        Some(command)
+    }
+
     /// Returns the Cargo features for a mix that uses the reference for the days that `reference`
     /// accepts.
     ///
@@ -264,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_day_has_several_names_but_a_task_is_not_a_day() {
-        let repo = Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
+        let repo = Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
         for name in ["6", "day6", "day06", "src/day06_generate.rs", "book/src/day06_generate.md"] {
             assert_eq!(repo.day(name).unwrap().number, 6, "{name}");
         }
@@ -277,14 +243,14 @@ mod tests {
 
     #[test]
     fn every_day_has_a_demo() {
-        let repo = Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
+        let repo = Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
         for day in &repo.days {
-            let demo = day.demo(&repo).unwrap_or_default();
+            let demo = repo.demo(day).unwrap_or_default();
             let complete = demo.starts_with("cargo xtask ") && !demo.ends_with('\\');
             // Day 22 demonstrates its prefix cache with a benchmark instead
             assert!(complete || day.number == 22, "{}: {demo:?}", day.chapter());
         }
         let story = "cargo xtask run --mine 0 -p \"Once upon a time\" --max-new-tokens 15";
-        assert_eq!(repo.days[0].demo(&repo).as_deref(), Some(story));
+        assert_eq!(repo.demo(&repo.days[0]).as_deref(), Some(story));
     }
 }

@@ -1,10 +1,6 @@
-//! The stub generator, on small literal sources. It is included as the root's build script includes
-//! it.
+//! The stub generator, on small literal sources.
 
-#[path = "../src/stubs.rs"]
-#[allow(dead_code)]
-mod stubs;
-
+use candecode_course::stubs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 

@@ -1,0 +1,115 @@
+//! A day of the course, and the paths of its files.
+
+/// A day of the course. Its files have the same name in `src/`, `solutions/`, `tests/` and
+/// `book/src/`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Day {
+    /// The day's number, from 0.
+    pub number: u32,
+    /// The base name of its files, such as `day06_generate`.
+    pub name: String,
+}
+
+/// The day's files. All paths are relative to the root of the repository, and computed nowhere else.
+impl Day {
+    /// Returns the path of the reader's file.
+    pub fn src(&self) -> String {
+        format!("src/{}.rs", self.name)
+    }
+
+    /// Returns the path of the reference.
+    pub fn solution(&self) -> String {
+        format!("solutions/{}.rs", self.name)
+    }
+
+    /// Returns the path of the check program.
+    pub fn tests(&self) -> String {
+        format!("tests/{}.rs", self.name)
+    }
+
+    /// Returns the path of the known mistakes.
+    pub fn mistakes(&self) -> String {
+        format!("tests/mistakes/{}.toml", self.short())
+    }
+
+    /// Returns the path of the file with the hints.
+    pub fn hints(&self) -> String {
+        "xtask/hints.toml".to_string()
+    }
+
+    /// Returns the path of the oracle's file with this extension: `py` for the script, `json` and
+    /// `safetensors` for its results.
+    pub fn oracle(&self, extension: &str) -> String {
+        format!("tests/oracle/{}.{extension}", self.short())
+    }
+
+    /// Returns the path of the report on the day's mutants.
+    pub fn mutants(&self) -> String {
+        format!("tests/mutants/{}.json", self.short())
+    }
+
+    /// Returns the path of the chapter.
+    pub fn chapter(&self) -> String {
+        format!("book/src/{}.md", self.name)
+    }
+}
+
+impl Day {
+    /// Returns the feature that compiles the reference instead of the reader's file.
+    pub fn feature(&self) -> String {
+        format!("ref-{}", self.short())
+    }
+
+    /// Returns the day's number with its prefix, such as `day06`.
+    pub fn short(&self) -> String {
+        format!("day{:02}", self.number)
+    }
+
+    /// Returns the day's heading, such as `day 6: generate`.
+    pub fn title(&self) -> String {
+        format!("day {}: {}", self.number, self.words())
+    }
+
+    /// Returns the day's topic, such as `warm up`.
+    pub fn words(&self) -> String {
+        self.name.split_once('_').map_or("", |(_, words)| words).replace('_', " ")
+    }
+
+    /// Parses a path such as `src/day06_generate.rs`. Returns `None` if it isn't a day's path.
+    pub fn from_src(path: &str) -> Option<Day> {
+        Day::from_name(path.strip_prefix("src/")?.strip_suffix(".rs")?)
+    }
+
+    /// Parses a name such as `day06_generate`. Returns `None` if it isn't a day's name.
+    pub fn from_name(name: &str) -> Option<Day> {
+        let (number, words) = name.strip_prefix("day")?.split_once('_')?;
+        let number = (number.len() == 2).then(|| number.parse().ok())??;
+        (!words.is_empty()).then(|| Day { number, name: name.to_string() })
+    }
+}
+
+/// Shortens `tests/../src/dayNN_*.rs`, a day's path as a module of a check program, to the path
+/// that the reader knows, `src/dayNN_*.rs`.
+pub fn in_src(text: &str) -> String {
+    text.replace("tests/../src/", "src/").replace(r"tests\../src/", "src/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_recognized_by_its_name() {
+        let day = Day { number: 6, name: "day06_generate".into() };
+        assert_eq!(Day::from_src("src/day06_generate.rs").as_ref(), Some(&day));
+        assert_eq!((day.short().as_str(), day.title().as_str()), ("day06", "day 6: generate"));
+        for other in ["day6_generate", "day06_", "day06", "lib", "monday06_x"] {
+            assert_eq!(Day::from_name(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_module_of_a_check_program_is_a_file_of_the_reader() {
+        assert_eq!(in_src("at tests/../src/day06_generate.rs:3"), "at src/day06_generate.rs:3");
+    }
+}
