@@ -1,5 +1,5 @@
 """What the scripts of the days share: pinned versions, models, decision margins, and the files that they fill."""
-import importlib.metadata, json, os, pathlib, platform
+import importlib.metadata, importlib.util, json, os, pathlib, platform, sys
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
@@ -7,12 +7,33 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 torch.set_num_threads(1)  # one order of sums
-MODELS = pathlib.Path(__file__).resolve().parents[2] / "models"
+FRAME = pathlib.Path(__file__).resolve().parent
+TESTS = FRAME.parent
+MODELS = TESTS.parent / "models"
 STORY = ["story-3m", "story-230k", "story-gpt2-1m"]
 
 
-def pinned(requirements):
+def days():
+    """The short names of all days with an oracle: day00, day01, …"""
+    return sorted(path.parent.name[:5] for path in TESTS.glob("day??_*/oracle.py"))
+
+
+class Days:
+    """Lets `import day05` find tests/day05_NAME/oracle.py."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        found = sorted(TESTS.glob(f"{name}_*/oracle.py")) if name[:3] == "day" else []
+        return importlib.util.spec_from_file_location(name, found[0]) if found else None
+
+
+sys.meta_path.append(Days)
+sys.path.append(str(TESTS / "oracle"))
+
+
+def pinned():
     """Refuse to make goldens with other versions than the ones they are said to come from."""
+    requirements = FRAME / "requirements.txt"
     for line in requirements.read_text().split():
         name, version = line.split("==")
         found = importlib.metadata.version(name).split("+")[0]
@@ -36,10 +57,13 @@ def margins(scores):
 
 
 class Oracle:
-    """The goldens of one day: `tensor(name, t)`, `data[name] = …`, and the smallest decision margin."""
+    """The goldens of one day, or of a name in tests/oracle: `tensor(name, t)`, `data[name] = …`, and the smallest decision margin."""
 
-    def __init__(self, here, day):
-        self.here, self.day, self.tensors, self.data, self.smallest = here, day, {}, {}, None
+    def __init__(self, day):
+        self.day, self.tensors, self.data, self.smallest = day, {}, {}, None
+        self.here = TESTS / "oracle"
+        own = sorted(TESTS.glob(f"{day}_*/oracle.py"))
+        self.stem = own[0].with_suffix("") if own else self.here / day
         self.folders, self.files = {}, {}
 
     def tensor(self, name, t):
@@ -62,7 +86,7 @@ class Oracle:
 
     def provenance(self):
         return {
-            "made by": f"tests/oracle/generate.py {self.day}",
+            "made by": f"tests/frame/generate.py {self.day}",
             "torch": torch.__version__.split("+")[0],
             "transformers": importlib.metadata.version("transformers"),
             "machine": f"{platform.machine()} CPU, 1 thread, f32",
@@ -70,7 +94,7 @@ class Oracle:
         }
 
     def finish(self, check):
-        tensors, data = self.here / f"{self.day}.safetensors", self.here / f"{self.day}.json"
+        tensors, data = self.stem.with_suffix(".safetensors"), self.stem.with_suffix(".json")
         if check:
             old = load_file(tensors) if tensors.exists() else {}
             same = old.keys() == self.tensors.keys() and all(

@@ -8,6 +8,7 @@ not. tests/families.rs sees that the page stays true.
 """
 import argparse, importlib.metadata, json, os, pathlib, platform, shutil, subprocess, sys, tempfile
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "frame"))
 import common
 import numpy as np
 import torch
@@ -206,7 +207,7 @@ def main():
     flags = argparse.ArgumentParser()
     flags.add_argument("--real", type=pathlib.Path, help="the folder that models/smollm2.py made, with f32")
     flags = flags.parse_args()
-    common.pinned(HERE / "requirements.txt")
+    common.pinned()
     small = measured(["cargo", "test", "--quiet", "--features", "ref", "--test", "families", "every_family"])
     if flags.real:
         subprocess.run(["cargo", "build", "--quiet", "--features", "ref", "--bin", "candecode"], cwd=ROOT, check=True)

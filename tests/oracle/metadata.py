@@ -26,7 +26,7 @@ def constants(of):
 
 def llama_cpp():
     """Two of llama.cpp's sources, as the package of its Python binding has them."""
-    version = next(l.strip() for l in (pathlib.Path(__file__).parent / "requirements.txt").open() if l.startswith("llama-cpp-python"))
+    version = next(l.strip() for l in (common.FRAME / "requirements.txt").open() if l.startswith("llama-cpp-python"))
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", folder, version], check=True)
         with tarfile.open(next(pathlib.Path(folder).glob("*.tar.gz"))) as tar:

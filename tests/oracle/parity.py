@@ -7,8 +7,9 @@ Both read the same folders, in f32. A cell counts texts: equal means every token
 are sums of up to 40 log-probabilities in f32). Sampled texts are drawn after `torch.manual_seed(seed)` there, and with
 `--rng torch --seed seed` here. It exits with 1 if a cell is not equal.
 """
-import argparse, importlib.metadata, json, pathlib, subprocess
+import argparse, importlib.metadata, json, pathlib, subprocess, sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "frame"))
 import common  # pins nothing by itself, but sets one thread and offline
 import torch
 from common import MODELS, STORY, model, tokenizer
@@ -180,7 +181,7 @@ We look only at the completion, as vLLM and the OpenAI protocol do. The other co
 gets the space, and the ids after a special token differ from ours, for example in a chat.
 
 `tests/oracle/parity.py` generates the table, with {versions}. The results that the days' checks compare with
-are stored in `tests/oracle/*.json`, each with the smallest margin by which any of its tokens was chosen.
+are stored in `tests/dayNN_*/oracle.json`, each with the smallest margin by which any of its tokens was chosen.
 
 | settings | {" | ".join(f"`{name}`" for name in STORY)} |
 |---|{"---|" * len(STORY)}
