@@ -135,7 +135,7 @@ fn helper() -> u32 {
 ";
 
 /// The check programs' protocol, as small as can be. A check returns a status and a message.
-pub const FRAME: &str = r#"
+pub const FRAME: &str = r###"
 #[allow(unused_macros)]
 macro_rules! checks {
     ($day:ident: $($task:literal: $($name:ident),+;)+) => {
@@ -171,7 +171,7 @@ fn report(test: &str, status: &str, message: &str) {
 fn send(record: &str) {
     println!("\u{1e}{record}");
 }
-"#;
+"###;
 
 const CHECKS0: &str = r#"
 #[cfg(not(feature = "mine"))]
