@@ -1,8 +1,8 @@
 //! The engine as a library: `cargo run --features ref --example generate`.
 
-use candecode::engine::Engine;
-use candecode::kernels;
 use candecode::kit::SamplingParams;
+use candecode_engine::kernels;
+use candecode_engine::Engine;
 use std::io::Write as _;
 
 fn main() -> anyhow::Result<()> {

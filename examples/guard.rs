@@ -4,9 +4,9 @@
 use anyhow::Result;
 use candecode::day10_kv_cache::generate_cached;
 use candecode::day14_guard_rails::{block_rails, Automaton, GuardRail, Rule};
-use candecode::engine::{requests, text_after, Engine};
 use candecode::kit::processor::named;
 use candecode::kit::{LogitsProcessor, Model as _, SamplingParams};
+use candecode_engine::{requests, text_after, Engine};
 use std::rc::Rc;
 
 fn main() -> Result<()> {

@@ -6,9 +6,9 @@ use crate::shared::{logits, model, text, tokenizer};
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day10_kv_cache::SlidingCache;
-use candecode::engine::{load_model, CacheKind};
-use candecode::formats::hub;
 use candecode::kit::{Cache, Logits, NoCache, Step};
+use candecode_engine::{load_model, CacheKind};
+use candecode_formats::hub;
 use candle_core::{DType, Device};
 
 /// Text lengths in tokens, including the new one.

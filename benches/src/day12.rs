@@ -6,8 +6,8 @@ use crate::shared::{batch_cache, model, random, request, tokenizer};
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day12_batching::generate_batch;
-use candecode::engine::operations::{self, Kernels};
 use candecode::kit::Weight;
+use candecode_engine::operations::{self, Kernels};
 use candle_core::Device;
 
 /// Numbers of rows in a batch.

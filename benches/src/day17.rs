@@ -6,7 +6,7 @@ use crate::shared::random;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day17_kernel::{self, vectorized, Stored};
-use candecode::kernels;
+use candecode_engine::kernels;
 use candle_core::{DType, WithDType};
 use half::bf16;
 use std::hint::black_box;

@@ -9,8 +9,8 @@ use anyhow::Result;
 use candecode::day01_attention::causal_mask;
 use candecode::day04_attention_block::grouped_attention;
 use candecode::day18_flash_attention::{tiled_attention, BLOCK, TILE};
-use candecode::kernels;
 use candecode::kit::units::bytes;
+use candecode_engine::kernels;
 use candle_core::Device;
 
 const HEADS: usize = 9;

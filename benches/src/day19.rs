@@ -17,10 +17,10 @@ use candecode::day19_quantized_weights::{
     closer_block_q4_0, first_difference, mean_kl, perplexity, quantize_block_q8_0, quantize_matrix,
     quantized_precision, same_best, QuantizedCache,
 };
-use candecode::engine::load::load_transformer;
-use candecode::engine::operations;
-use candecode::formats::{hub, read_tokenizer};
 use candecode::kit::{Cache, Logits, Model, QuantType, QuantizedMatrix, Step, Tokenizer, Weight};
+use candecode_engine::load::load_transformer;
+use candecode_engine::operations;
+use candecode_formats::{hub, read_tokenizer};
 use candle_core::{DType, Device, Tensor};
 use std::collections::BTreeSet;
 use std::time::Instant;

@@ -4,12 +4,12 @@
 use crate::shared::{model, request, tokenizer};
 use crate::times::Times;
 use anyhow::Result;
-use candecode::cli::score::trace as mix;
 use candecode::day07_greedy::Sequence;
 use candecode::day12_batching::BatchCache;
 use candecode::day15_scheduler::Scheduler;
 use candecode::day21_pages::{PagedBatch, PagedCache};
 use candecode::kit::{Batch, Model, Tokenizer};
+use candecode_cli::score::trace as mix;
 
 /// Number of positions in the cache.
 const POSITIONS: usize = 512;

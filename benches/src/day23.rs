@@ -4,13 +4,13 @@
 use crate::shared::{model, request, tokenizer};
 use crate::times::Times;
 use anyhow::{ensure, Result};
-use candecode::cli::score::trace as mix;
 use candecode::day12_batching::BatchCache;
 use candecode::day15_scheduler::Scheduler;
 use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
 use candecode::day23_token_budget::{Limits, TokenScheduler};
 use candecode::kit::{Batch, Model, SchedulerInterface, Tokenizer};
+use candecode_cli::score::trace as mix;
 use std::collections::BTreeMap;
 use std::time::Instant;
 

@@ -9,13 +9,13 @@ use candecode::day07_greedy::argmax;
 use candecode::day24_draft_trees::{
     decode_tree, tree_step, MedusaHeads, MedusaTree, ModelTree, TreeCache, TreeDecoder,
 };
-use candecode::engine::load::load_transformer;
-use candecode::engine::medusa::{self, tree_size};
-use candecode::engine::nan_trace::Watched;
-use candecode::engine::operations;
-use candecode::formats::hub;
 use candecode::kit::draft::{Counts, DraftTree, TreeDrafter};
 use candecode::kit::{Model, ProcessorInput, Request, Step};
+use candecode_engine::load::load_transformer;
+use candecode_engine::medusa::{self, tree_size};
+use candecode_engine::nan_trace::Watched;
+use candecode_engine::operations;
+use candecode_formats::hub;
 use candle_core::{DType, Device, Tensor};
 use std::cell::Cell;
 use std::rc::Rc;

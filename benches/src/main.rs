@@ -24,8 +24,8 @@ mod shared;
 mod times;
 
 use anyhow::{bail, ensure, Result};
-use candecode::kernels;
 use candecode::kit::error::{usage, Usage};
+use candecode_engine::kernels;
 use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;

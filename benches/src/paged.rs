@@ -5,8 +5,8 @@
 use crate::shared::random;
 use crate::times::Times;
 use anyhow::Result;
-use candecode::kernels;
 use candecode::kit::{PagedSequence, Pages};
+use candecode_engine::kernels;
 use candle_core::Tensor;
 
 const HEADS: usize = 9;

@@ -13,9 +13,9 @@ use candecode::day03_norms_and_mlps::{
 };
 use candecode::day04_attention_block::grouped_attention;
 use candecode::day05_model::Transformer;
-use candecode::engine::load::load_transformer;
-use candecode::engine::operations;
 use candecode::kit::{Logits, Model, NoCache, Step, Weight};
+use candecode_engine::load::load_transformer;
+use candecode_engine::operations;
 use candle_core::{DType, Device, Tensor};
 use std::time::Instant;
 

@@ -13,9 +13,9 @@ use candecode::day12_batching::BatchCache;
 use candecode::day16_cost_of_a_token::{
     bytes_moved, critical_batch, intensity, operations, Bound, Machine, Pass, Precision,
 };
-use candecode::formats::hub;
-use candecode::kernels;
 use candecode::kit::{Batch, Cache, Logits, Model, Step};
+use candecode_engine::kernels;
+use candecode_formats::hub;
 use candle_core::DType;
 use std::time::{Duration, Instant};
 

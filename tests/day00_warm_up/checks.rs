@@ -72,7 +72,7 @@ fn counting(shape: &[usize]) -> Result<Tensor> {
 /// Returns the embedding table of story-3m, (2048, 192).
 fn table() -> Result<Tensor> {
     let dir = models_dir()?.join("story-3m");
-    let weights = candecode::formats::open_weights(&dir, DType::F32, &device()?);
+    let weights = candecode_formats::open_weights(&dir, DType::F32, &device()?);
     let weights = weights.map_err(|e| Error::Msg(format!("{e:#}")))?;
     weights.matrix("model.embed_tokens.weight", 2048, 192)?.tensor()
 }

@@ -96,7 +96,7 @@ fn a_position_picks_a_row(day: &Day) -> Outcome {
 
 fn learned_positions_equal_gpt2(day: &Day) -> Outcome {
     let model = frame::models_dir()?.join("story-gpt2-1m");
-    let weights = candecode::formats::open_weights(&model, DType::F32, &device()?);
+    let weights = candecode_formats::open_weights(&model, DType::F32, &device()?);
     let weights = weights.map_err(|e| candle_core::Error::Msg(format!("{e:#}")))?;
     let rows = golden("day02", "wpe.rows")?;
     let table = weights.tensor("transformer.wpe.weight", &[256, rows.dim(2)?])?;

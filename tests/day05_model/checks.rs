@@ -15,9 +15,9 @@ use candecode::day02_positions::RotaryEmbedding;
 use candecode::day03_norms_and_mlps::Projection;
 use candecode::day04_attention_block::Attention;
 use candecode::day05_model::{DecoderLayer, FusedAttention, Mlp, Norm, SelfAttention, Transformer};
-use candecode::engine::load;
-use candecode::engine::operations::plain;
 use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, NoCache, Step, Weight};
+use candecode_engine::load;
+use candecode_engine::operations::plain;
 use candle_core::{DType, Error, Module, Result, Tensor};
 use frame::{
     close, device, equal, equal_tokens, for_candle_nn, golden, golden_json, models_dir, ops,
@@ -211,8 +211,8 @@ fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
 fn transformer(name: &str, dtype: DType) -> Result<Transformer> {
     let dir = if name.starts_with("tiny") { oracle(name) } else { models_dir()?.join(name) };
     let message = |e: anyhow::Error| Error::Msg(format!("{e:#}"));
-    let config = candecode::formats::read_config(&dir).map_err(message)?;
-    let weights = candecode::formats::open_weights(&dir, dtype, &device()?).map_err(message)?;
+    let config = candecode_formats::read_config(&dir).map_err(message)?;
+    let weights = candecode_formats::open_weights(&dir, dtype, &device()?).map_err(message)?;
     match config.family {
         Family::Gpt2 => load::gpt2(&weights, config, &ops()?),
         _ => load::llama(&weights, config, &ops()?),

@@ -313,7 +313,7 @@ fn words(pieces: &[&str]) -> Vec<String> {
 /// leading space is stripped.
 fn sentencepiece() -> Result<Tokenizer> {
     let dir = oracle("sentencepiece");
-    candecode::formats::read_tokenizer(&dir).map_err(|e| Error::Msg(format!("{e:#}")))
+    candecode_formats::read_tokenizer(&dir).map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
 /// Returns the ids of these tokens in that tokenizer.

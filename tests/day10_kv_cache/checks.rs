@@ -11,11 +11,11 @@ use candecode::day10_kv_cache;
 #[path = "../../src/day10_kv_cache.rs"]
 mod day10_kv_cache;
 
-use candecode::engine::CacheKind;
 use candecode::kit::{
     Batch, Cache, Logits, Model, ModelConfig, NoCache, PastContext, Request, Step, Token,
     Tokenizer, View,
 };
+use candecode_engine::CacheKind;
 use candle_core::{bail, DType, Device, Error, IndexOp, Result, Storage, Tensor, Var};
 use frame::{
     bits_equal, close, device, ensure, equal, equal_tokens, feed, golden, golden_json, marked,
@@ -95,7 +95,7 @@ pub struct Day {
 /// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
-        use candecode::engine::CacheKind;
+        use candecode_engine::CacheKind;
         use $($path)::+ as code;
         crate::Day {
             bytes: code::cache_bytes,
@@ -177,7 +177,7 @@ fn holds(input: &str, cache: &dyn Held, rows: &Rows) -> Outcome {
 const KINDS: [CacheKind; 2] = [CacheKind::Dynamic, CacheKind::Static(40)];
 
 fn config(name: &str) -> Result<ModelConfig> {
-    candecode::formats::read_config(&models_dir()?.join(name))
+    candecode_formats::read_config(&models_dir()?.join(name))
         .map_err(|e| Error::Msg(format!("{e:#}")))
 }
 

@@ -2,8 +2,8 @@
 
 use super::frame::{tokenizer, Keep};
 use super::{forced, goldens, load, request, Day, Golden, Narrow};
-use candecode::engine::CacheKind;
 use candecode::kit::Model;
+use candecode_engine::CacheKind;
 use candle_core::{DType, Result};
 
 /// Generates `len` tokens greedily, continuing past the end of each story.

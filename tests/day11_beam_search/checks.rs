@@ -547,7 +547,7 @@ fn two_eos_ids_need_three_candidates_per_beam(day: &Day) -> Outcome {
 fn a_stop_string_is_found_after_the_prompt(day: &Day) -> Outcome {
     let dir = oracle("sentencepiece");
     let tokenizer =
-        candecode::formats::read_tokenizer(&dir).map_err(|e| Error::Msg(format!("{e:#}")))?;
+        candecode_formats::read_tokenizer(&dir).map_err(|e| Error::Msg(format!("{e:#}")))?;
     let size = tokenizer.vocab_size();
     let token = |piece: &str| {
         let mut ids = 0..size as u32;

@@ -288,7 +288,7 @@ fn the_count_matches_the_models_files(day: &Day) -> Outcome {
     ];
     for (folder, looked_up) in folders {
         let config =
-            candecode::formats::read_config(&folder).map_err(|e| Error::Msg(format!("{e:#}")))?;
+            candecode_formats::read_config(&folder).map_err(|e| Error::Msg(format!("{e:#}")))?;
         let file = folder.join("model.safetensors");
         let tensors = candle_core::safetensors::load(file, &Device::Cpu)?;
         // A tied table is also the head, so it takes part in a product. In an untied one rows are

@@ -16,11 +16,11 @@ use candecode::day08_sampling::chacha_sampler;
 use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
 use candecode::day11_beam_search::beam_search;
 use candecode::day12_batching::BatchCache;
-use candecode::engine::load::load_transformer;
 use candecode::kit::{
     Batch, BeamParams, Cache, Chunk, EarlyStopping, Logits, Model, PagedSequence, Pages,
 };
 use candecode::kit::{Request, Sampler, Step, Token, Tokenizer, View};
+use candecode_engine::load::load_transformer;
 use candle_core::{DType, Device, Error, Result, Tensor};
 use frame::{close, device, equal, golden_json, models_dir, near, refused, tokenizer};
 use frame::{own_ops, Failure, Fake, Likely, Outcome, Random};

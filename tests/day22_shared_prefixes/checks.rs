@@ -12,8 +12,8 @@ mod day22_shared_prefixes;
 
 use candecode::day07_greedy::argmax;
 use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
-use candecode::engine::load::load_transformer;
 use candecode::kit::{Model, Request, Token, Tokenizer};
+use candecode_engine::load::load_transformer;
 use candle_core::{DType, Error, Result};
 use frame::{device, ensure, equal, models_dir, ops, tokenizer, Likely, Outcome, Random};
 use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
 //! Reference data for the checks: goldens from torch and transformers, the embedded models, and
 //! seeded random input.
 
-use candecode::engine::load::load_transformer;
-use candecode::engine::operations::{choose, Kernels};
-use candecode::formats;
 use candecode::kit::{self, Model, SharedOps, Tokenizer};
+use candecode_engine::load::load_transformer;
+use candecode_engine::operations::{choose, Kernels};
+use candecode_formats;
 use candle_core::{DType, Device, Error, Result, Tensor};
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -29,15 +29,12 @@ pub fn device() -> Result<Device> {
     })
 }
 
-/// Returns the folder `tests/`. It is the root of this package; for `tests/kit.rs`, it is below the
-/// root.
+/// Returns the folder `tests/`, which is this package or near it: other packages compile this
+/// file, too.
 fn tests() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    if package.ends_with("tests") {
-        package.into()
-    } else {
-        package.join("tests")
-    }
+    let mut near = package.ancestors().map(|folder| folder.join("tests"));
+    near.find(|tests| tests.join("frame").is_dir()).unwrap_or_default()
 }
 
 /// Returns the path of a file in `tests/oracle/`, which holds what several days share.
@@ -71,7 +68,7 @@ pub fn golden_json(day: &str) -> Result<serde_json::Value> {
 
 /// Returns the folder of the embedded models. A check must not skip because it is missing.
 pub fn models_dir() -> Result<PathBuf> {
-    formats::hub::models_dir().map_err(|e| Error::Msg(format!("{e:#}")))
+    candecode_formats::hub::models_dir().map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
 /// Returns the operations for whole models: those that `CANDECODE_KERNELS` names (`check
@@ -101,7 +98,7 @@ pub fn model_of(name: &str, dtype: DType) -> Result<Box<dyn Model>> {
 
 /// Loads the embedded models' tokenizer, which all three share.
 pub fn tokenizer() -> Result<Tokenizer> {
-    candecode::formats::read_tokenizer(&models_dir()?.join("story-3m"))
+    candecode_formats::read_tokenizer(&models_dir()?.join("story-3m"))
         .map_err(|e| Error::Msg(format!("{e:#}")))
 }
 

@@ -2,9 +2,9 @@
 //! functions of the same day through [`Ops`].
 
 use candecode::day01_attention::causal_mask;
-use candecode::engine::operations::plain;
 use candecode::kit::ops::{Ops, SharedOps};
 use candecode::kit::{Pages, View};
+use candecode_engine::operations::plain;
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 

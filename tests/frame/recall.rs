@@ -31,7 +31,7 @@ impl Recall {
     /// Wraps the embedded model with this name. Passes after the first `bound` fail, which stops an
     /// infinite loop.
     pub fn new(name: &str, bound: usize) -> Result<Self> {
-        let config = candecode::formats::read_config(&super::models_dir()?.join(name));
+        let config = candecode_formats::read_config(&super::models_dir()?.join(name));
         let config = config.map_err(|e| Error::Msg(format!("{e:#}")))?;
         let (device, model, asked) = (super::device()?, OnceCell::new(), Cell::new(0));
         Ok(Self { name: name.into(), config, device, model, bound, asked, only: None })

@@ -2,13 +2,9 @@
 
 use anyhow::Result;
 use candecode_course::usage;
+use candecode_threads::{default_threads, threads_asked_for};
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-/// The thread count for matrix products, from the source file that the engine uses.
-#[path = "../../crates/kernels/src/thread_count.rs"]
-mod thread_count;
-pub use thread_count::default_threads as threads;
 
 /// Sets `RAYON_NUM_THREADS` for a child. Keeps the reader's value if it's valid (0 means unset, as
 /// in rayon). Without the variable, candle rereads `/proc/cpuinfo` for every matrix product.
@@ -18,7 +14,7 @@ pub fn set_threads(command: &mut Command) {
 
 /// Returns the value that [`set_threads`] sets.
 pub fn threads_of_children() -> usize {
-    thread_count::threads_asked_for("RAYON_NUM_THREADS").unwrap_or_else(threads)
+    threads_asked_for("RAYON_NUM_THREADS").unwrap_or_else(default_threads)
 }
 
 /// Returns the Cargo feature that a device needs, if any.

@@ -7,6 +7,7 @@ pub mod cargo;
 pub mod checking;
 pub mod child;
 pub mod commands;
+pub mod day_done;
 pub mod git;
 pub mod host;
 pub mod progress;

@@ -97,7 +97,7 @@ fn usage_errors_say_what_to_do() {
 #[test]
 fn an_unknown_device_is_refused_before_anything_is_built() {
     let fake = Fake::new();
-    fake.write("src/main.rs", "this does not compile");
+    fake.write("crates/cli/src/main.rs", "this does not compile");
     for command in ["run", "check"] {
         let (_, err, code) = fake.say(&[command, "--device", "cuda:0"]);
         let words = "error: unknown device \"cuda:0\"; choose cpu, metal or cuda";

@@ -209,7 +209,7 @@ fn program(repo: &Repo, args: &Compare) -> Result<Option<PathBuf>> {
         return Ok(args.program.clone());
     }
     let features = ["ref"].into_iter().chain(feature).collect::<Vec<_>>().join(",");
-    let flags = ["--bin", "candecode", "--features", &features].map(str::to_string);
+    let flags = ["--package", "candecode-cli", "--features", &features].map(str::to_string);
     let task = "Building the reference; then each row runs for a few seconds.";
     match cargo::build(repo, "build", &flags, task)? {
         Built::Done(programs) => Ok(Some(programs.get("candecode")?.to_path_buf())),

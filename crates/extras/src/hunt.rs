@@ -91,7 +91,7 @@ pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
     let Mistake { name, diagnosis, .. } = hunted.mistake;
     say!("It was {name}: {diagnosis}\n{}:", day.solution());
     let source = repo.read(&day.solution())?;
-    let changed = changed_lines(&source, &hunted.mistake.applied_to(&source), |_| true);
+    let changed = changed_lines(&source, &hunted.mistake.change.applied_to(&source)?, |_| true);
     changed.iter().for_each(|line| say!("  {line}"));
     say!("To see which checks catch it: cargo xtask teeth day{}", day.number);
     Ok(ExitCode::from(u8::from(!named)))

@@ -72,16 +72,17 @@ fn dir(repo: &Repo) -> PathBuf {
 fn build(
     repo: &Repo,
     course: &Path,
-    mut features: Vec<String>,
+    features: Vec<String>,
     feature: Option<&str>,
     name: &str,
 ) -> Result<PathBuf> {
-    features.extend(feature.map(str::to_string));
+    let days = features.iter().map(|day| format!("candecode/{day}"));
+    let features: Vec<String> = days.chain(feature.map(str::to_string)).collect();
     let manifest = course.join("Cargo.toml").display().to_string();
     let target = cargo::target_dir(repo).display().to_string();
     let features = features.join(",");
     let args = ["--manifest-path", &manifest, "--target-dir", &target, "--offline"];
-    let args = [&args[..], &["--bin", "candecode", "--features", &features]].concat();
+    let args = [&args[..], &["--package", "candecode-cli", "--features", &features]].concat();
     let args: Vec<String> = args.into_iter().map(str::to_string).collect();
     let next = format!("Building the engine ({name}), which you can then probe.");
     let Built::Done(programs) = cargo::build(repo, "build", &args, &next)? else {

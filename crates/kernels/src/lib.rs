@@ -49,7 +49,6 @@ mod quantized_scalar;
 mod rows;
 mod shared_columns;
 mod softmax;
-mod thread_count;
 mod transpose;
 mod unrolled;
 mod weight_types;
@@ -58,6 +57,7 @@ pub use attention_kernel::{
     attention, paged_attention, AttentionShape, Heads, Mask, PagedRow, PagedShape,
 };
 pub use bandwidth::{bandwidth, bandwidth_of, bytes_gathered, bytes_read, count_gathered};
+pub use candecode_threads::{default_threads, threads_asked_for};
 pub use elementwise::{rms_norm, rotate, silu_and_mul};
 pub use instruction_set::{instruction_set, InstructionSet};
 pub use linear_kernel::{linear, WeightSlices};
@@ -67,7 +67,6 @@ pub use quantized_kernel::{
     TILE_ROWS,
 };
 pub use softmax::{argmax, log_softmax};
-pub use thread_count::{default_threads, threads_asked_for};
 
 use instruction_set::arch;
 use pulp::{Simd, WithSimd};

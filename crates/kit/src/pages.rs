@@ -97,3 +97,14 @@ impl InplaceOp2 for Scatter<'_> {
         Ok(())
     }
 }
+
+/// Parses a number of positions per block: a divisor of 64.
+///
+/// # Errors
+/// If it isn't a divisor of 64.
+pub fn parse_block_size(text: &str) -> std::result::Result<usize, String> {
+    match text.parse() {
+        Ok(size) if size > 0 && 64 % size == 0 => Ok(size),
+        _ => Err("a block holds 1, 2, 4, 8, 16, 32 or 64 positions".to_string()),
+    }
+}

@@ -13,11 +13,11 @@
 use anyhow::{bail, ensure, Result};
 use candecode::day08_sampling::{sample, softmax};
 use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
-use candecode::engine::requests::{processors, request};
-use candecode::engine::Engine;
-use candecode::kernels;
 use candecode::kit::rng::RequestRng;
 use candecode::kit::{Model, Sampler, SamplingParams};
+use candecode_engine::kernels;
+use candecode_engine::requests::{processors, request};
+use candecode_engine::Engine;
 use serde_json::{json, Value};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,10 +1,10 @@
 //! The single model that all figures use, opened once.
 
 use candecode::day05_model::Transformer;
-use candecode::engine::Engine;
-use candecode::formats::SafetensorsSource;
 use candecode::kit::weights::TensorSource;
 use candecode::kit::{Model, ModelConfig, Tokenizer, Weights};
+use candecode_engine::Engine;
+use candecode_formats::SafetensorsSource;
 use candle_core::{DType, Device};
 use serde_json::{json, Value};
 use std::cell::Cell;

@@ -38,7 +38,7 @@ fn texts_equal_those_of_the_command() {
 #[test]
 fn the_page_tokenizes_like_the_command() {
     open();
-    let engine = candecode::engine::Engine::open("story-230k").unwrap();
+    let engine = candecode_engine::Engine::open("story-230k").unwrap();
     for text in
         ["Zoë 🐈 says hi", "  two  spaces\n\n", "don't we're", "שלום <|endoftext|> x", "123 4.5"]
     {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Type-checks the CUDA path without NVIDIA's toolkit: candle's build scripts get an `nvcc` that writes empty files, and
 # nothing is linked.
-# Usage, from the repository's root:  crates/maintain/scripts/cuda-check.sh --features cuda,ref [cargo check's arguments]
+# Usage, from the repository's root:  crates/maintain/scripts/cuda-check.sh --package candecode-cli --features cuda,ref [cargo check's arguments]
 set -euo pipefail
 mkdir -p target/cuda-check/bin
 nvcc=$PWD/target/cuda-check/bin/nvcc

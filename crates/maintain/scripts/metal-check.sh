@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Type-checks the Metal path for macOS on Linux. Needs no Mac and no SDK, because nothing is linked.
-# Usage, from the repository's root:  crates/maintain/scripts/metal-check.sh --features metal [cargo check's arguments]
+# Usage, from the repository's root:  crates/maintain/scripts/metal-check.sh --package candecode-cli --features metal [cargo check's arguments]
 set -euo pipefail
 source crates/maintain/scripts/rust-src.sh "metal type-check"
 

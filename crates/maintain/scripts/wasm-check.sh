@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Type-checks the library without the command (feature `cli`) for WebAssembly. Needs no browser, and
+# Type-checks the engine for WebAssembly. Needs no browser, and
 # nothing is linked.
-# Usage, from the repository's root:  crates/maintain/scripts/wasm-check.sh [--features ref] [cargo check's arguments]
+# Usage, from the repository's root:  crates/maintain/scripts/wasm-check.sh --package candecode-engine [--features ref] [cargo check's arguments]
 set -euo pipefail
 if rustup target list --installed 2>/dev/null | grep -qx wasm32-unknown-unknown; then
-  cargo check --lib --no-default-features --target wasm32-unknown-unknown --target-dir target/wasm-check "$@"
+  cargo check --lib --target wasm32-unknown-unknown --target-dir target/wasm-check "$@"
   exit
 fi
 source crates/maintain/scripts/rust-src.sh "wasm type-check"
 RUSTC_BOOTSTRAP=1 __CARGO_TESTS_ONLY_SRC_ROOT=$src cargo check -Zbuild-std=std,panic_abort \
-  --lib --no-default-features --target wasm32-unknown-unknown --target-dir target/wasm-check "$@"
+  --lib --target wasm32-unknown-unknown --target-dir target/wasm-check "$@"

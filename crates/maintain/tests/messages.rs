@@ -8,10 +8,10 @@
 
 #[path = "page/gguf_writer.rs"]
 mod gguf_writer;
-#[path = "../../../tests/endpoint/openai_server.rs"]
+#[path = "../../cli/tests/endpoint/openai_server.rs"]
 #[allow(dead_code)]
 mod openai_server;
-#[path = "../../../tests/hub/server.rs"]
+#[path = "../../cli/tests/hub/server.rs"]
 #[allow(dead_code)]
 mod server;
 
@@ -372,7 +372,8 @@ impl Stage {
     fn set_up() -> Stage {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf();
         let repo = Repo::open(&root).unwrap();
-        let candecode = built(&repo, &["--features", "ref"], "candecode");
+        let candecode =
+            built(&repo, &["--package", "candecode-cli", "--features", "ref"], "candecode");
         let xtask = built(&repo, &["--package", "xtask"], "xtask");
         let folder = std::env::temp_dir().join(format!("candecode-page-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);

@@ -3,5 +3,5 @@
 
 #[test]
 fn saved_checks_depend_on_all_embedded_models() {
-    assert_eq!(xtask::checking::saved::MODELS, candecode::formats::hub::EMBEDDED_MODELS);
+    assert_eq!(xtask::checking::saved::MODELS, candecode_formats::hub::EMBEDDED_MODELS);
 }

@@ -10,20 +10,19 @@ use crate::prompts::PromptReader;
 use crate::rails::Rails;
 use crate::serve_flags::ServeFlags;
 use anyhow::{anyhow, Context as _, Result};
-use candecode::cli::{generation_config, memory_check};
 use candecode::day14_guard_rails::MASK_BYTES;
 use candecode::day20_serve::{Job, MakeRequest, ServingLoop};
 use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
 use candecode::day23_token_budget::{Limits, TokenScheduler};
-use candecode::days;
-use candecode::engine::chat_template::Template;
-use candecode::engine::requests::{self, Processors};
-use candecode::engine::token_rules;
-use candecode::engine::{load, operations, Engine};
-use candecode::formats::{hub, ModelFiles};
 use candecode::kit::error::{describe, usage};
 use candecode::kit::{device, panics, ModelConfig, Request, SamplingParams, WeightFormat};
+use candecode_engine::chat_template::Template;
+use candecode_engine::requests::{self, Processors};
+use candecode_engine::token_rules;
+use candecode_engine::{credits, generation_config, memory_check};
+use candecode_engine::{load, operations, Engine};
+use candecode_formats::{hub, ModelFiles};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -117,7 +116,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         })
         .context("the HTTP thread cannot start")?;
 
-    say(&days::credits(20, device::name(&device)));
+    say(&credits::credits(20, device::name(&device)));
     let advice =
         |asked| generation_config::advice_for_requests(asked, files.generation_config_name());
     if let Some(note) = files.generation_config().and_then(advice) {

@@ -15,8 +15,8 @@ mod prompts;
 mod rails;
 mod serve_flags;
 
-use candecode::kernels;
 use candecode::kit::{error, panics};
+use candecode_engine::kernels;
 use clap::Parser as _;
 use serve_flags::ServeFlags;
 use std::process::ExitCode;

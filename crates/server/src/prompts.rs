@@ -1,10 +1,10 @@
 //! Encodes a request's prompts as token ids.
 
 use crate::openai::{ApiError, ApiRequest, ChatMessage, Endpoint, PromptInput};
-use candecode::engine::chat_template::{Message, RenderOptions, Template};
-use candecode::engine::Engine;
 use candecode::kit::error::{describe, plain};
 use candecode::kit::ModelConfig;
+use candecode_engine::chat_template::{Message, RenderOptions, Template};
+use candecode_engine::Engine;
 use std::sync::Arc;
 
 /// Maximum number of bytes that `echo` repeats in one answer, across all choices.

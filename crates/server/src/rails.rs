@@ -4,9 +4,9 @@
 use crate::helper_threads::Lane;
 use crate::http_routes::lock;
 use crate::openai::ApiError;
-use candecode::engine::requests::{Automata, AutomataMemo};
 use candecode::kit::error::describe;
 use candecode::kit::SamplingParams;
+use candecode_engine::requests::{Automata, AutomataMemo};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 

@@ -2,12 +2,12 @@
 
 use anyhow::{bail, ensure, Result};
 use axum::http::Uri;
-use candecode::cli::flags::block_size;
-use candecode::engine::operations::Kernels;
-use candecode::formats::hub::DEFAULT_MODEL;
 use candecode::kit::error::usage;
+use candecode::kit::pages;
 use candecode::kit::units::bytes;
 use candecode::kit::ModelConfig;
+use candecode_engine::operations::Kernels;
+use candecode_formats::hub::DEFAULT_MODEL;
 use clap::Parser;
 use std::net::{IpAddr, SocketAddr};
 
@@ -59,7 +59,7 @@ pub struct ServeFlags {
     #[arg(long, value_name = "N", value_parser = in_range(1, 1 << 40))]
     pub max_batch_tokens: Option<usize>,
     /// Positions per block of the cache: a divisor of 64
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = block_size)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = pages::parse_block_size)]
     pub block_size: usize,
     /// Number of blocks, instead of --max-batch-tokens
     #[arg(
@@ -229,7 +229,7 @@ impl ServeFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candecode::formats::{hub, ModelFiles};
+    use candecode_formats::{hub, ModelFiles};
 
     #[test]
     fn the_cache_is_limited_in_bytes() {

@@ -103,7 +103,8 @@ pub fn build(repo: &Repo, subcommand: &str, args: &[String], next: &str) -> Resu
     if !succeeded && messages.stale {
         note!("An interrupted build left the compiler's cache unusable. Rebuilding the crate.");
         let mut clean = cargo::command(repo);
-        clean.args(["clean", "--quiet", "-p", "candecode", "-p", "candecode-checks"]);
+        clean.args(["clean", "--quiet", "-p", "candecode", "-p", "candecode-engine"]);
+        clean.args(["-p", "candecode-cli", "-p", "candecode-checks"]);
         let clean = clean.status()?;
         ensure!(clean.success(), "cargo clean failed");
         (messages, succeeded) = attempt(repo, subcommand, args, next, true)?;

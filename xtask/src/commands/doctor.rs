@@ -6,6 +6,7 @@ use crate::host::{self, output};
 use crate::say;
 use crate::term::{paint, Color};
 use candecode_course::Repo;
+use candecode_threads::default_threads;
 use std::process::ExitCode;
 
 const GIB: u64 = 1 << 30;
@@ -20,7 +21,7 @@ type Finding = (String, Option<&'static str>);
 pub fn run(repo: &Repo) -> ExitCode {
     let known =
         |text: Option<String>| text.map_or("unknown".into(), |text| text.trim().to_string());
-    say!("machine  {}, {} threads for matrix products", known(processor()), host::threads());
+    say!("machine  {}, {} threads for matrix products", known(processor()), default_threads());
     say!("system   {} {}", known(system()), std::env::consts::ARCH);
     say!("compiler {}", known(output("rustc", &["--version"])));
     say!("commit   {}", known(git(repo, &["describe", "--always", "--dirty", "--exclude=*"]).ok()));

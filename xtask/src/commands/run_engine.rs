@@ -24,20 +24,26 @@ All other flags go to the program:
 
 /// A program built from the days.
 pub struct Program {
-    /// The name of both its package and its binary.
+    /// The package that builds it.
+    package: &'static str,
+    /// The name of its binary.
     name: &'static str,
     /// A flag that this command adds.
     flag: Option<&'static str>,
 }
 
+/// The package of the command `candecode`.
+const CLI: &str = "candecode-cli";
+
 /// `run`: the engine.
-pub const RUN: Program = Program { name: "candecode", flag: None };
+pub const RUN: Program = Program { package: CLI, name: "candecode", flag: None };
 /// `chat`: the engine in a chat, where every line is a turn.
-pub const CHAT: Program = Program { name: "candecode", flag: Some("--chat") };
+pub const CHAT: Program = Program { package: CLI, name: "candecode", flag: Some("--chat") };
 /// `serve`: the server.
-pub const SERVE: Program = Program { name: "candecode-serve", flag: None };
+pub const SERVE: Program =
+    Program { package: "candecode-serve", name: "candecode-serve", flag: None };
 /// `models`: the engine, listing its models.
-pub const MODELS: Program = Program { name: "candecode", flag: Some("--models") };
+pub const MODELS: Program = Program { package: CLI, name: "candecode", flag: Some("--models") };
 
 /// The runner's own flags, and the remaining arguments for the program.
 #[derive(Default)]
@@ -153,22 +159,22 @@ fn written(repo: &Repo) -> Result<Mix> {
 pub fn build_mix(repo: &Repo) -> Result<(Built, Vec<Day>)> {
     let said = "Building the engine with your days, as `cargo xtask run` does …";
     let mix = written(repo)?;
-    Ok((build(repo, &Flags::default(), &mix, RUN.name, said)?, mix.mine))
+    Ok((build(repo, &Flags::default(), &mix, &RUN, said)?, mix.mine))
 }
 
 /// Builds a program with a mix of days.
-fn build(repo: &Repo, flags: &Flags, mix: &Mix, name: &str, said: &str) -> Result<Built> {
-    let mut features = repo.features(|day| !mix.mine.contains(day));
-    features.push("cli".to_string());
+fn build(repo: &Repo, flags: &Flags, mix: &Mix, program: &Program, said: &str) -> Result<Built> {
+    let days = repo.features(|day| !mix.mine.contains(day)).into_iter();
+    let mut features: Vec<String> = days.map(|day| format!("candecode/{day}")).collect();
+    let Program { package, name, .. } = program;
     if let Some(device) = flags.value("--device") {
-        features.extend(host::device_feature(&device)?.map(str::to_string));
+        let feature = host::device_feature(&device)?;
+        features.extend(feature.map(|feature| format!("{package}/{feature}")));
     }
     if flags.needs_network(repo) {
-        features.push("hub".to_string());
+        features.push(format!("{package}/hub"));
     }
-    let features: Vec<String> =
-        features.iter().map(|feature| format!("candecode/{feature}")).collect();
-    let args = ["--no-default-features", "--package", name, "--bin", name, "--features"];
+    let args = ["--no-default-features", "--package", package, "--bin", name, "--features"];
     let args: Vec<String> =
         args.into_iter().chain([&*features.join(",")]).map(String::from).collect();
     cargo::build(repo, "build", &args, said)
@@ -185,7 +191,7 @@ pub fn run(repo: &Repo, program: &Program, args: &[OsString]) -> Result<ExitCode
         say!("{FLAGS}");
     }
     let said = format!("Building and starting {} …", program.name);
-    let programs = match build(repo, &flags, &mix, program.name, &said)? {
+    let programs = match build(repo, &flags, &mix, program, &said)? {
         Built::Done(programs) => programs,
         Built::Broken(places) => {
             note!("\n{}", cargo::explain(&places));

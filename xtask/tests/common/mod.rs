@@ -15,25 +15,36 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_xtask");
 
 const MANIFEST: &str = r#"
 [workspace]
-members = ["tests"]
+members = ["crates/cli", "tests"]
 [package]
 name = "candecode"
 version = "0.1.0"
 edition = "2021"
 rust-version = "1.70"
-default-run = "candecode"
 autotests = false
 [features]
-metal = []
-cuda = []
-cli = []
-hub = []
 ref = ["ref-day00", "ref-day01"]
 ref-day00 = []
 ref-day01 = []
 [profile.dev]
 debug = false
 incremental = false
+"#;
+
+const CLI: &str = r#"
+[package]
+name = "candecode-cli"
+version = "0.1.0"
+edition = "2021"
+[[bin]]
+name = "candecode"
+path = "src/main.rs"
+[features]
+metal = []
+cuda = []
+hub = []
+[dependencies]
+candecode = { path = "../.." }
 "#;
 
 const CHECKS: &str = r#"
@@ -48,7 +59,7 @@ ref = ["candecode/ref"]
 metal = []
 cuda = []
 [dependencies]
-candecode = { path = "..", default-features = false, features = ["cli"] }
+candecode = { path = ".." }
 [[test]]
 name = "day00_one"
 path = "day00_one/checks.rs"
@@ -69,6 +80,13 @@ version = \"0.1.0\"
 
 [[package]]
 name = \"candecode-checks\"
+version = \"0.1.0\"
+dependencies = [
+ \"candecode\",
+]
+
+[[package]]
+name = \"candecode-cli\"
 version = \"0.1.0\"
 dependencies = [
  \"candecode\",
@@ -216,7 +234,8 @@ impl Fake {
         fake.write("Cargo.toml", MANIFEST);
         fake.write("Cargo.lock", LOCK);
         fake.write("src/lib.rs", LIB);
-        fake.write("src/main.rs", MAIN);
+        fake.write("crates/cli/Cargo.toml", CLI);
+        fake.write("crates/cli/src/main.rs", MAIN);
         fake.write("solutions/day00_one.rs", DAY0);
         fake.write("solutions/day01_two.rs", DAY1);
         fake.write("tests/Cargo.toml", CHECKS);

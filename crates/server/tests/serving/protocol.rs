@@ -1,8 +1,8 @@
 //! Tests of requests and their responses.
 
 use crate::running_server::{body, with, Server, MODEL};
-use candecode::engine::Engine;
 use candecode::kit::SamplingParams;
+use candecode_engine::Engine;
 use serde_json::{json, Value};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};

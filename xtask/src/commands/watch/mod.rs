@@ -10,11 +10,10 @@ use crate::checking::outcome::{Status, Unit};
 use crate::checking::runner::{DayRun, Options};
 use crate::checking::saved::Inputs;
 use crate::checking::{self, table};
-use crate::commands::{check, diff, hint, list_days};
-use crate::host;
+use crate::commands::{diff, hint, list_days};
 use crate::progress::{self, DayProgress};
 use crate::term::{paint, Color};
-use crate::{note, say};
+use crate::{day_done, host, note, say};
 use anyhow::Result;
 use candecode_course::{stubs, Day, Repo, Task};
 use file_watcher::FileWatcher;
@@ -141,7 +140,7 @@ impl Session<'_> {
         day.take(&run);
         if day.done() && !self.stays {
             let written = day.file.is_written();
-            if written && !check::fits(self.repo, &self.day)? {
+            if written && !day_done::fits(self.repo, &self.day)? {
                 return self.wait(&all_days, None);
             }
             return self.go_on(&inputs, written);
@@ -158,7 +157,7 @@ impl Session<'_> {
         if let Some(command) = self.repo.demo(&self.day) {
             say!("See it run: {command}");
         }
-        check::offer_score(&self.day, written);
+        day_done::offer_score(&self.day, written);
         let mut days = progress::all_days(self.repo, inputs)?;
         days.retain(|day| day.day != self.day);
         let Some(next) = progress::next(&days) else {

@@ -125,7 +125,7 @@ fn a_failed_stream_sends_an_error_event_and_done() {
 
 #[test]
 fn token_logprobs_include_bytes_and_are_finite() {
-    let tokenizer = candecode::formats::read_tokenizer("../../models/story-3m".as_ref()).unwrap();
+    let tokenizer = candecode_formats::read_tokenizer("../../models/story-3m".as_ref()).unwrap();
     let piece = |id, logprob| {
         let top = vec![(65, -0.25), (128, -9998.0)];
         let token = Token { id, logprob, text: "é".to_string(), top, ..Token::default() };

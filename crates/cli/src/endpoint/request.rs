@@ -1,0 +1,147 @@
+//! Turns flags into the JSON of a request, and rejects what the server doesn't support.
+
+use crate::endpoint::client::Server;
+use crate::flags::Args;
+use anyhow::{ensure, Result};
+use candecode::kit::error::usage;
+use candecode::kit::note::note;
+use candecode::kit::SamplingParams;
+use serde_json::{json, Map, Value};
+
+/// A prompt to continue.
+pub enum RemotePrompt {
+    /// Text, to be tokenized by the server.
+    Text(String),
+    /// Token ids.
+    Ids(Vec<u32>),
+}
+
+/// Rejects infinite logit biases, which JSON can't express, template variables without a chat, and
+/// flags that llama.cpp's server doesn't support. If the server is unknown, a note lists the fields
+/// it may ignore.
+///
+/// # Errors
+/// A usage error.
+pub fn check(args: &Args, params: &SamplingParams, server: &Server) -> Result<()> {
+    ensure!(
+        params.logit_bias.iter().all(|(_, bias)| bias.is_finite()),
+        usage("--logit-bias: JSON has no infinity; use -100")
+    );
+    ensure!(
+        args.chat || args.template_set.is_empty(),
+        usage("--template-set: --endpoint sends prompts as they are; use cargo xtask chat")
+    );
+    let extra = [
+        ("--top-k", "top_k", params.top_k.is_some(), true),
+        ("--min-p", "min_p", params.min_p > 0.0, true),
+        ("--template-set", "chat_template_kwargs", !args.template_set.is_empty(), true),
+        ("--repetition-penalty", "repetition_penalty", params.repetition_penalty != 1.0, false),
+        ("--allow-regex", "structured_outputs", params.allow_regex.is_some(), false),
+        ("--min-new-tokens", "min_tokens", params.min_new_tokens > 0, false),
+        ("--stop-token-ids", "stop_token_ids", !params.stop_token_ids.is_empty(), false),
+    ];
+    let given: Vec<_> = extra.into_iter().filter(|(.., given, _)| *given).collect();
+    match server.owned_by.as_str() {
+        "candecode" | "vllm" | "sglang" => {}
+        "llamacpp" => {
+            if let Some((flag, ..)) = given.iter().find(|(.., in_llama_cpp)| !in_llama_cpp) {
+                return Err(usage(format!("{flag}: llama.cpp's server doesn't support it")));
+            }
+        }
+        _ if given.is_empty() => {}
+        _ => {
+            let fields: Vec<&str> = given.iter().map(|(_, field, ..)| *field).collect();
+            note!(
+                "note: {} sent under vLLM's name; this server doesn't identify itself, so it may \
+                 ignore that",
+                fields.join(", ")
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Returns the body for `/v1/completions` with `n` completions. `with_ids` also requests tokens and
+/// their log-probabilities.
+pub fn completion(
+    params: &SamplingParams,
+    server: &Server,
+    prompt: &RemotePrompt,
+    n: usize,
+    with_ids: bool,
+) -> Value {
+    let mut body = shared(params, server);
+    let prompt = match prompt {
+        RemotePrompt::Text(text) => json!(text),
+        RemotePrompt::Ids(ids) => json!(ids),
+    };
+    body.insert("prompt".into(), prompt);
+    if n > 1 {
+        body.insert("n".into(), json!(n));
+    }
+    if with_ids {
+        body.insert("logprobs".into(), json!(1));
+        if server.owned_by == "vllm" {
+            body.insert("return_token_ids".into(), json!(true));
+        }
+    }
+    Value::Object(body)
+}
+
+/// Returns the body for `/v1/chat/completions`. `settings` are the `--template-set` flags.
+pub fn chat(
+    params: &SamplingParams,
+    server: &Server,
+    messages: &[Value],
+    settings: &Map<String, Value>,
+) -> Value {
+    let mut body = shared(params, server);
+    body.insert("messages".into(), json!(messages));
+    if !settings.is_empty() {
+        body.insert("chat_template_kwargs".into(), json!(settings));
+    }
+    Value::Object(body)
+}
+
+/// Returns the fields that completions and chats share.
+fn shared(params: &SamplingParams, server: &Server) -> Map<String, Value> {
+    let samples = params.temperature != 0.0;
+    // A missing field isn't "off" everywhere: llama.cpp defaults to a top_k of 40 and a min_p of
+    // 0.05, and vLLM and SGLang follow the model's generation_config.json.
+    let by_vllm = matches!(server.owned_by.as_str(), "vllm" | "sglang");
+    let fills_in = by_vllm || server.owned_by == "llamacpp";
+    let top_k = params.top_k.map_or(json!(-1), |k| json!(k));
+    let biases = params.logit_bias.iter().map(|(id, bias)| (id.to_string(), number(*bias)));
+    let (pattern, regex) = (params.allow_regex.is_some(), &params.allow_regex);
+    let fields = [
+        ("model", json!(server.model), true),
+        ("max_tokens", json!(params.max_new_tokens), true),
+        ("temperature", json!(params.temperature), true),
+        ("stream", json!(true), true),
+        ("stream_options", json!({"include_usage": true}), true),
+        ("top_p", json!(params.top_p), samples),
+        ("seed", json!(params.seed), samples),
+        ("top_k", top_k, samples && (params.top_k.is_some() || fills_in)),
+        ("min_p", json!(params.min_p), samples && (params.min_p > 0.0 || fills_in)),
+        (
+            "repetition_penalty",
+            number(params.repetition_penalty),
+            params.repetition_penalty != 1.0 || by_vllm,
+        ),
+        ("presence_penalty", number(params.presence_penalty), params.presence_penalty != 0.0),
+        ("frequency_penalty", number(params.frequency_penalty), params.frequency_penalty != 0.0),
+        ("logit_bias", Value::Object(biases.collect()), !params.logit_bias.is_empty()),
+        ("stop", json!(params.stop), !params.stop.is_empty()),
+        ("stop_token_ids", json!(params.stop_token_ids), !params.stop_token_ids.is_empty()),
+        ("min_tokens", json!(params.min_new_tokens), params.min_new_tokens > 0),
+        ("regex", json!(regex), pattern && server.owned_by == "sglang"),
+        ("structured_outputs", json!({"regex": regex}), pattern && server.owned_by != "sglang"),
+    ];
+    let sent = fields.into_iter().filter(|(.., sent)| *sent);
+    sent.map(|(name, value, _)| (name.to_string(), value)).collect()
+}
+
+/// Returns an f32 with the digits as typed: 0.1, not 0.10000000149.
+fn number(value: f32) -> Value {
+    value.to_string().parse::<f64>().map_or(Value::Null, |value| json!(value))
+}

@@ -1,0 +1,561 @@
+//! The `candecode` command: runs what its flags ask for.
+
+use crate::flags::{Args, CacheName, Format};
+use crate::output::{show, Output};
+use crate::plan::{prompt_texts, Plan};
+use crate::weight_format::{self, weight_format, ModelLoad};
+use crate::{chat_terminal, endpoint, interrupt, memory_need};
+use crate::{score, text_input};
+use anyhow::{anyhow, ensure, Context as _, Result};
+use candecode::kit::error::{describe, plain, shown, usage};
+use candecode::kit::note::note;
+use candecode::kit::units::bytes;
+use candecode::kit::{check_prompt, device, Model, PastContext, Tokenizer};
+use candecode_engine::chat::Chat;
+use candecode_engine::chat_template::{date, Message, Template};
+use candecode_engine::kernels;
+use candecode_engine::loops::{LoopPlan, Models};
+use candecode_engine::medusa::{self, HeadsFile};
+use candecode_engine::nan_trace::{explained, Watched};
+use candecode_engine::ngram_table::{self, NgramTable};
+use candecode_engine::operations::{self, Kernels};
+use candecode_engine::requests::{self, Processors};
+use candecode_engine::{credits, generation_config, load, memory_check, CacheKind, Engine};
+use candecode_formats::{hub, ModelFiles};
+use candle_core::{DType, Device};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::path::Path;
+use std::time::Instant;
+
+/// Runs the command in four steps and returns its exit code.
+///
+/// # Errors
+/// If a flag is wrong ([`candecode::kit::error::Usage`]), or loading or generation fails.
+pub fn run(args: &Args) -> Result<u8> {
+    if let Some(address) = &args.endpoint {
+        return endpoint::run(args, address);
+    }
+    let device = device::device(&args.device).map_err(usage)?;
+    if let Some(code) = answer_without_model(args)? {
+        return Ok(code);
+    }
+    let (asked, tokenizers) = Asked::read(args, device)?;
+    let loaded = Loaded::new(&asked, tokenizers)?;
+    write(asked, &loaded)
+}
+
+/// Step 1: handles flags that need no loaded model and returns the exit code. None: continue with
+/// step 2.
+fn answer_without_model(args: &Args) -> Result<Option<u8>> {
+    kernels::check_instruction_set().map_err(usage)?;
+    if args.models {
+        show(&hub::list()?)?;
+        return Ok(Some(0));
+    }
+    if let Some(day) = args.score {
+        show(&format!("{}\n", score::score(day)?))?;
+        return Ok(Some(0));
+    }
+    if args.find {
+        let place = hub::locate(&args.model, args.offline)?;
+        ensure!(place.exists(), "{} is created in memory, so it has no folder", args.model);
+        show(&format!("{}\n", place.display()))?;
+        return Ok(Some(0));
+    }
+    match &args.count_ngrams {
+        Some(corpus) => count_ngrams(args, corpus).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The request: everything in the flags, the prompts and the model's small files. Mistakes in these
+/// are found before any weights are read.
+struct Asked<'a> {
+    args: &'a Args,
+    device: Device,
+    plan: Plan,
+    files: ModelFiles,
+    processors: Processors,
+    /// The chat template, if this is a chat.
+    template: Option<Template>,
+    /// The tokens of each prompt.
+    prompts: Vec<Vec<u32>>,
+    /// The prompts as typed, if a chat template was applied to them.
+    questions: Option<Vec<String>>,
+    /// The files of a draft model.
+    draft_files: Option<ModelFiles>,
+    /// The n-gram table to draft from.
+    draft_table: Option<NgramTable>,
+    /// The Medusa heads to draft with.
+    heads: Option<HeadsFile>,
+    began: Instant,
+}
+
+/// The tokenizers of the model and the draft model.
+type Tokenizers = (Tokenizer, Option<Tokenizer>);
+
+impl<'a> Asked<'a> {
+    /// Step 2: reads the request.
+    fn read(args: &'a Args, device: Device) -> Result<(Self, Tokenizers)> {
+        let prompted = args.prompt_file.is_some() || args.prompt_ids.is_some();
+        if args.prompt.is_empty() && !prompted && !args.chat {
+            return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
+        }
+        let mut plan = Plan::new(args, args.prompt.len().max(1))?;
+        if args.kernels == Some(Kernels::Mine) {
+            operations::try_mine(args.dtype.unwrap_or(DType::F32))?;
+        }
+        let began = Instant::now();
+        let files = ModelFiles::at(&hub::locate(&args.model, args.offline)?)?;
+        let tokenizer = tokenizer(args, &files)?;
+        let template = if args.chat { Some(template(args, &files)?) } else { None };
+        let asking = asking(args, &files)?;
+        if let Some(template) = &asking {
+            plan.params.stop_token_ids.extend(template.end_of_turn(&tokenizer));
+            plan.params.stop.extend(template.stops.iter().cloned());
+        }
+        let config = files.config();
+        requests::check_stops(&plan.params.stop, &tokenizer)?;
+        requests::special_stops(&mut plan.params, &tokenizer, config.vocab_size);
+        let processors = requests::processors(&plan.params, &tokenizer, config)?;
+        let context = config.max_position_embeddings;
+        let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };
+        let prompts = prompts(args, &texts, &tokenizer, asking.as_ref(), context)?;
+        for (i, prompt) in prompts.iter().enumerate() {
+            check_tree(&args.tree_shape(), prompt.len(), context)
+                .map_err(|e| anyhow!("{}{e}", which(i, prompts.len())))?;
+        }
+        let drafter = args.draft_model.as_deref();
+        let drafter = drafter.map(|name| draft_model(name, args, &files, &tokenizer));
+        let (draft_files, draft_tokenizer) = drafter.transpose()?.unzip();
+        let draft_table = args.draft_table.as_deref().map(|file| draft_table(file, &tokenizer));
+        let asked = Self {
+            args,
+            device,
+            plan,
+            processors,
+            template,
+            prompts,
+            questions: asking.map(|_| texts),
+            draft_files,
+            draft_table: draft_table.transpose()?,
+            heads: heads(args, &files)?,
+            began,
+            files,
+        };
+        Ok((asked, (tokenizer, draft_tokenizer)))
+    }
+}
+
+/// The models in memory.
+struct Loaded {
+    engine: Engine,
+    drafter: Option<Engine>,
+    /// Maximum number of tokens in a chat.
+    context: usize,
+    /// Load time, in seconds.
+    load_s: f64,
+}
+
+impl Loaded {
+    /// Step 3: checks that the run fits in memory, then loads the models.
+    fn new(asked: &Asked, (tokenizer, draft_tokenizer): Tokenizers) -> Result<Self> {
+        let Asked { args, device, plan, files, prompts, .. } = asked;
+        let format = weight_format(args, files, device)?;
+        let mut loads = vec![ModelLoad { files, format, device }];
+        if let Some(files) = &asked.draft_files {
+            loads.push(ModelLoad { files, format: weight_format(args, files, device)?, device });
+        }
+        let mut context = files.config().max_position_embeddings;
+        if let Some(room) = memory_check::available(device)? {
+            let sizes: Vec<_> = loads.iter().map(ModelLoad::size).collect();
+            let need = memory_need::need(args, plan, &sizes, prompts, format.dtype(), device);
+            need.check(room)?;
+            context = need.longest(room).min(context);
+        }
+        let notes = loads.iter().filter_map(|load| weight_format::note(args, load));
+        notes.for_each(|note| note!("{note}"));
+        let kind = |load: &ModelLoad| cache_kind(args, plan, prompts, load);
+        let engine = open(args, &loads[0], tokenizer, kind(&loads[0]))?;
+        let drafter = loads.get(1).zip(draft_tokenizer);
+        let drafter = drafter.map(|(load, tokenizer)| open(args, load, tokenizer, kind(load)));
+        let drafter = drafter.transpose()?;
+        for (i, prompt) in prompts.iter().enumerate() {
+            let which = which(i, prompts.len());
+            check_prompt(engine.model(), prompt).map_err(|e| anyhow!("{which}{}", plain(&e)))?;
+            if let Some(CacheKind::Paged { block_size, num_blocks }) = engine.cache {
+                ensure!(
+                    prompt.len() <= num_blocks.saturating_mul(block_size),
+                    "{which}the prompt has {} tokens, and the cache has room for {} ({num_blocks} \
+                     × {block_size}); a larger --num-gpu-blocks-override has more",
+                    prompt.len(),
+                    num_blocks * block_size
+                );
+            }
+        }
+        Ok(Self { engine, drafter, context, load_s: asked.began.elapsed().as_secs_f64() })
+    }
+}
+
+/// Step 4: reports which loop runs, on which device, and whose code it is, then runs it. Returns
+/// the exit code.
+fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
+    interrupt::watch();
+    let Asked { args, plan, files, .. } = asked;
+    note!("{}", credits::credits(plan.day, device::name(&asked.device)));
+    if let Some(seed) = args.seed.filter(|seed| seed.drawn) {
+        note!("note: --seed {} generates the same text again", seed.value);
+    }
+    let advice =
+        |asked| generation_config::advice(asked, files.generation_config_name(), &args.settings());
+    if let Some(note) = files.generation_config().and_then(advice) {
+        note!("{note}");
+    }
+    let engine = &loaded.engine;
+    let mut loops = plan.loops(args, asked.processors, engine);
+    loops.draft_table = asked.draft_table;
+    loops.tree.heads = asked.heads.map(|heads| heads.into_heads(engine.model())).transpose()?;
+    let model = Watched::new(engine.model(), args.model.clone(), interrupt::asked);
+    let draft_model = loaded.drafter.as_ref().map(|drafter| {
+        let name = format!("--draft-model {}", args.draft_model.as_deref().unwrap_or_default());
+        Watched::new(drafter.model(), name, interrupt::asked)
+    });
+    let run = Run { args, loaded, model, draft_model, loops, questions: asked.questions };
+    if let Some(template) = asked.template {
+        return run.chat(template);
+    }
+    if [12, 15, 21].contains(&run.loops.day) {
+        let samples = plan.rows / asked.prompts.len();
+        let rows = asked.prompts.into_iter().flat_map(|prompt| vec![prompt; samples]);
+        run.some(&rows.collect::<Vec<_>>(), 0)?;
+    } else {
+        for (number, prompt) in asked.prompts.iter().enumerate() {
+            if !interrupt::asked() {
+                run.some(std::slice::from_ref(prompt), number)?;
+            }
+        }
+    }
+    Ok(if interrupt::asked() { 130 } else { 0 })
+}
+
+/// A run of the command: the flags, the models, and the loop to run.
+struct Run<'a> {
+    args: &'a Args,
+    loaded: &'a Loaded,
+    model: Watched<'a>,
+    draft_model: Option<Watched<'a>>,
+    loops: LoopPlan,
+    /// The prompts as typed, if a chat template was applied to them.
+    questions: Option<Vec<String>>,
+}
+
+impl Run<'_> {
+    /// Chats until the input ends. Returns the exit code.
+    fn chat(&self, template: Template) -> Result<u8> {
+        let (engine, context) = (&self.loaded.engine, self.loaded.context);
+        let mut request = self.loops.request(&self.model, &[], 0);
+        request.eos_token_ids.extend(template.end_of_turn(engine.tokenizer()));
+        request.stop_strings.extend(template.stops.iter().cloned());
+        let most = self.model.config().max_position_embeddings;
+        if context < most {
+            note!("note: memory has room for {context} tokens; the model's context is {most}");
+        }
+        let cached = engine.new_cached(&self.model)?;
+        let chat = Chat::new(cached, engine.tokenizer(), template, context);
+        let mut chat = chat_terminal::LocalChat::new(chat, request, self.args)?;
+        chat_terminal::talk(&mut chat, self.args.stats)
+    }
+
+    /// Runs the loop once for these prompts. The first of them is prompt number `first`.
+    fn some(&self, prompts: &[Vec<u32>], first: usize) -> Result<()> {
+        let Self { args, loaded, loops, .. } = self;
+        let questions = self.questions.as_deref();
+        let (engine, load_s, beams) = (&loaded.engine, loaded.load_s, loops.day == 11);
+        let mut out = Output::new(args, engine, prompts, load_s, first, beams, questions)?;
+        // One prefill, then one step per token of every row. Beams, drafts and the scheduler work
+        // differently.
+        let stops = loops.past_context == PastContext::Stop;
+        let plain_steps = [10, 12].contains(&loops.day) && !args.no_cache;
+        out.predicted = (plain_steps && stops).then(|| loaded.engine.model());
+        let drafter = loaded.drafter.as_ref().zip(self.draft_model.as_ref());
+        let models = Models {
+            engine: &loaded.engine,
+            model: &self.model,
+            drafter: drafter.map(|(engine, model)| (engine, model as &dyn Model)),
+        };
+        let run = || loops.run(models, prompts, first, &mut |token| out.token(token));
+        let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+            out.break_line(); // the panic may be an unfinished task
+            resume_unwind(panic)
+        });
+        match done {
+            Ok(found) => out.found(found),
+            Err(_) if interrupt::asked() => {}
+            Err(error) => {
+                out.break_line();
+                let models: Vec<_> =
+                    std::iter::once(&self.model).chain(&self.draft_model).collect();
+                let nan = models.iter().any(|model| model.computed_nan());
+                let texts = if nan { out.so_far() } else { Vec::new() };
+                return Err(explained(error, &models, &texts, loops.day != 11));
+            }
+        }
+        let context = self.model.config().max_position_embeddings;
+        let cut = stops && args.cache != Some(CacheName::Sliding) && out.ended_at_context(context);
+        let failure = self.failure(&out);
+        out.finish()?;
+        if cut {
+            note!(
+                "note: the text ends at the end of the model's context, {context} tokens; with a \
+                 single prompt, --past-context window continues it"
+            );
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Returns the error of the first failed row in a batch. The other rows' texts are complete.
+    fn failure(&self, out: &Output) -> Option<anyhow::Error> {
+        let mut failed =
+            out.texts.iter().zip(out.so_far()).filter(|(text, _)| text.error.is_some());
+        let (text, so_far) = failed.next()?;
+        let error = anyhow!("{}{}", so_far.which, text.error.as_deref().unwrap_or_default());
+        let error = explained(error, &[&self.model], &[so_far], true);
+        Some(match failed.count() {
+            0 => error,
+            more => anyhow!("{} ({} texts failed)", describe(&error), more + 1),
+        })
+    }
+}
+
+/// Returns the kind of cache that the flags ask for. Unless the flags give its size, a pool of
+/// blocks has room for every text at its full length, plus one block per text to copy into. Beams
+/// get twice as much, because a step forks all of them before it releases any.
+fn cache_kind(
+    args: &Args,
+    plan: &Plan,
+    prompts: &[Vec<u32>],
+    load: &ModelLoad,
+) -> Option<CacheKind> {
+    let context = load.files.config().max_position_embeddings;
+    match args.cache {
+        _ if args.no_cache => None,
+        Some(CacheName::Static) => Some(CacheKind::Static(context)),
+        Some(CacheName::Sliding) => Some(CacheKind::Sliding(context)),
+        Some(CacheName::Paged) => Some(paged_kind(args, plan, prompts, context)),
+        None if plan.day == 21 => Some(paged_kind(args, plan, prompts, context)),
+        _ => Some(CacheKind::Dynamic),
+    }
+}
+
+fn paged_kind(args: &Args, plan: &Plan, prompts: &[Vec<u32>], context: usize) -> CacheKind {
+    let block_size = args.block_size;
+    let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
+    let positions = match args.chat {
+        true => context,
+        false => longest.saturating_add(args.max_new_tokens).min(context),
+    };
+    let rows = if plan.day == 11 { 2 * args.num_beams } else { plan.rows };
+    let num_blocks = rows * (positions.div_ceil(block_size) + 1);
+    CacheKind::Paged { block_size, num_blocks: args.num_blocks.unwrap_or(num_blocks) }
+}
+
+/// Creates an engine from a model's files.
+fn open(
+    args: &Args,
+    load: &ModelLoad,
+    tokenizer: Tokenizer,
+    cache: Option<CacheKind>,
+) -> Result<Engine> {
+    let weights = load.files.weight_bytes(load.format);
+    if weights > 1e9 {
+        note!("[loading {}: {}]", shown(load.files.path().display()), bytes(weights));
+    }
+    let ops = operations::choose(args.kernels, load.device);
+    let model = load::load_files(load.files, load.format, load.device, &ops)?;
+    let mut engine = Engine::new(model, tokenizer);
+    engine.cache = cache;
+    Ok(engine)
+}
+
+/// Returns the model's tokenizer. A run with ids for input and output, and without flags about
+/// text, doesn't need one.
+fn tokenizer(args: &Args, files: &ModelFiles) -> Result<Tokenizer> {
+    let looks_at_text = !args.stop.is_empty()
+        || !args.block.is_empty()
+        || args.block_file.is_some()
+        || args.allow_regex.is_some();
+    let ids_only = args.prompt_ids.is_some() && args.format == Format::Json && !looks_at_text;
+    if ids_only && !files.has_tokenizer() {
+        return Ok(Tokenizer::empty());
+    }
+    files.tokenizer()
+}
+
+/// Returns the chat template, with the variables set by flags.
+fn template(args: &Args, files: &ModelFiles) -> Result<Template> {
+    let mut template =
+        Template::choose(&args.model, files.chat_template()?, args.template.as_deref())?;
+    args.template_set.iter().try_for_each(|setting| template.set(setting))?;
+    template.date = args.template_date.as_deref().map(date).transpose()?;
+    Ok(template)
+}
+
+/// Returns the files of a draft model and its tokenizer. Rejects it before any weights are read if
+/// its tokens differ from the target's. If it isn't smaller than the target, a warning is enough,
+/// because the text is the same.
+fn draft_model(
+    name: &str,
+    args: &Args,
+    target: &ModelFiles,
+    tokenizer: &Tokenizer,
+) -> Result<(ModelFiles, Tokenizer)> {
+    let files = ModelFiles::at(&hub::locate(name, args.offline)?)?;
+    let own = files.tokenizer()?;
+    if let Some(difference) = own.difference(tokenizer) {
+        return Err(usage(format!(
+            "--draft-model {name}: a draft must have its target's tokenizer, but this one differs: \
+                {difference}"
+        )));
+    }
+    let (draft, target) = (files.config(), target.config());
+    if draft.size() >= target.size() {
+        note!(
+            "warning: the draft model is as large as its target, so speculation will be slower \
+            than none"
+        );
+    }
+    Ok((files, own))
+}
+
+/// Returns the draft table. Rejects it before any weights are read if it was counted with another
+/// tokenizer.
+fn draft_table(file: &Path, tokenizer: &Tokenizer) -> Result<NgramTable> {
+    let text = text_input::text_file("--draft-table", file)?;
+    NgramTable::from_json(&text, tokenizer)
+        .map_err(|e| usage(format!("--draft-table {}: {}", file.display(), describe(&e))))
+}
+
+/// Returns the Medusa heads that the flags ask for, from the named file or the model's folder.
+/// Rejects them if they belong to another model, or there are too few for the tree. The last norm
+/// is the only one of the model's weights that this reads.
+fn heads(args: &Args, files: &ModelFiles) -> Result<Option<HeadsFile>> {
+    let Some(file) = &args.medusa else { return Ok(None) };
+    let folder = match files.path().is_file() {
+        true => files.path().parent().unwrap_or(Path::new("")), // a GGUF file's folder
+        false => files.path(),
+    };
+    let file = file.clone().unwrap_or_else(|| folder.join(medusa::FILE));
+    let heads = HeadsFile::read(&file, files.config())?;
+    let (levels, count) = (args.tree_shape().len(), heads.num_heads());
+    ensure!(
+        levels <= count,
+        usage(format!(
+            "--draft-tree has {levels} levels, but {count} Medusa heads can draft only {count}; \
+             use a smaller shape"
+        ))
+    );
+    heads.check_model(&load::last_norm(files)?)?;
+    Ok(Some(heads))
+}
+
+/// Rejects a tree that is wider or deeper than the context leaves room for after a prompt.
+fn check_tree(shape: &[usize], prompt: usize, context: usize) -> Result<()> {
+    let (size, room) = (medusa::tree_size(shape), context.saturating_sub(prompt));
+    // A prompt that is too long by itself gets its own message.
+    ensure!(
+        size <= room || room == 0,
+        "--draft-tree drafts {size} tokens, but after the prompt, the context has room for only \
+         {room}; use a smaller shape"
+    );
+    Ok(())
+}
+
+/// Counts n-grams of a corpus in the model's tokens and writes the table.
+fn count_ngrams(args: &Args, corpus: &Path) -> Result<u8> {
+    let Some(file) = &args.draft_table else {
+        return Err(usage("--count-ngrams needs --draft-table, the file to write"));
+    };
+    ensure!(
+        !file.exists(),
+        usage(format!(
+            "--draft-table {}: this file already exists; remove it or choose another name",
+            file.display()
+        ))
+    );
+    let name = format!("--count-ngrams {}", corpus.display());
+    let text = text_input::text_file("--count-ngrams", corpus)?;
+    let lines = corpus.extension().is_some_and(|extension| extension == "jsonl");
+    let texts = ngram_table::texts(&text, lines).map_err(|e| usage(format!("{name}: {e}")))?;
+    let tokenizer = ModelFiles::at(&hub::locate(&args.model, args.offline)?)?.tokenizer()?;
+    let table = NgramTable::count(&texts, &tokenizer)
+        .map_err(|e| usage(format!("{name}: {}", describe(&e))))?;
+    std::fs::write(file, table.to_json(&tokenizer)?)
+        .with_context(|| format!("--draft-table {}: could not be written", file.display()))?;
+    show(&format!("{} texts, {} n-grams: {}\n", texts.len(), table.len(), file.display()))?;
+    Ok(0)
+}
+
+/// Returns the chat template to wrap around a prompt, if the model was trained to answer questions.
+fn asking(args: &Args, files: &ModelFiles) -> Result<Option<Template>> {
+    let instruct = hub::is_instruct(&args.model);
+    if args.raw && !instruct {
+        note!("note: --raw changes nothing: {} isn't an instruct model", shown(&args.model));
+    }
+    if args.raw || !instruct || args.chat || args.prompt_ids.is_some() {
+        return Ok(None);
+    }
+    if files.chat_template()?.source?.is_none() {
+        return Ok(None);
+    }
+    let template = template(args, files)?;
+    template.render(&[Message::new("user", "A question.")])?; // fail before the weights are read
+    note!("note: the prompt goes through the model's chat template; --raw leaves it as it is");
+    Ok(Some(template))
+}
+
+/// Returns the token ids of every prompt.
+fn prompts(
+    args: &Args,
+    texts: &[String],
+    tokenizer: &Tokenizer,
+    asking: Option<&Template>,
+    context: usize,
+) -> Result<Vec<Vec<u32>>> {
+    if let Some(ids) = &args.prompt_ids {
+        return Ok(vec![ids.clone()]);
+    }
+    let encode = |(i, text): (usize, &String)| -> Result<Vec<u32>> {
+        let which = which(i, texts.len());
+        if text.len() / 16 > context {
+            // The length in bytes may already rule a prompt out, which saves minutes of tokenizing.
+            let least = text.len() / tokenizer.longest_token().max(1);
+            ensure!(
+                least <= context,
+                "{which}the prompt is {} bytes long, so at least {least} tokens, and the context \
+                 is {context} tokens; shorten it",
+                text.len()
+            );
+        }
+        let ids = match asking {
+            None => tokenizer.encode(text)?, // an empty text becomes BOS, if the tokenizer adds it
+            Some(template) => {
+                let turn = template.render(&[Message::new("user", text)])?;
+                tokenizer.encode_rendered(&turn)?
+            }
+        };
+        ensure!(
+            !ids.is_empty(),
+            usage(format!("{which}the prompt is empty; give it at least one character"))
+        );
+        Ok(ids)
+    };
+    texts.iter().enumerate().map(encode).collect()
+}
+
+/// Returns "prompt 2 of 3: " if there are several prompts, else an empty string.
+fn which(i: usize, prompts: usize) -> String {
+    match prompts {
+        1 => String::new(),
+        _ => format!("prompt {} of {prompts}: ", i + 1),
+    }
+}

@@ -1,0 +1,88 @@
+//! What follows once a day is done: whether the engine compiles with it, and where to go next.
+
+use crate::cargo::{self, Built};
+use crate::checking::outcome::{Status, Unit};
+use crate::checking::runner::DayRun;
+use crate::commands::run_engine;
+use crate::{note, say};
+use anyhow::Result;
+use candecode_course::{Day, Repo};
+
+/// Prints the next step if the reader's day (or its core, or the chosen part) is done. Returns
+/// false if the engine doesn't compile with the day.
+pub fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
+    let tasks = repo.tasks(&run.day)?;
+    let further = |unit: &Unit| {
+        let task = unit.task().and_then(|id| tasks.iter().find(|task| task.id == id));
+        task.is_some_and(|task| task.further)
+    };
+    let open: Vec<_> = run.units.iter().filter(|unit| unit.status != Status::Passed).collect();
+    if run.units.is_empty() || !open.iter().all(|unit| further(unit)) {
+        return Ok(true);
+    }
+    let number = run.day.number;
+    let done =
+        if open.is_empty() { "is done" } else { "has its core done; only optional tasks are left" };
+    if let Some(part) = part {
+        say!("Part {part} of day {number} {done}.");
+        let next = part + 1;
+        if tasks.iter().any(|task| task.part == Some(next)) {
+            say!("Next: cargo xtask check day{number} --part {next}\n");
+        } else {
+            say!("That was the last part. To check the whole day: cargo xtask check day{number}\n");
+        }
+        return Ok(true);
+    }
+    say!("Day {number} {done}.");
+    // `run` uses the reference for a day with open tasks.
+    if open.is_empty() && !fits(repo, &run.day)? {
+        return Ok(false);
+    }
+    if let Some(command) = repo.demo(&run.day) {
+        say!("See it run: {command}");
+    }
+    offer_score(&run.day, open.is_empty());
+    match repo.days.iter().find(|day| day.number > number) {
+        Some(day) => say!("Next: day {}, {}\n", day.number, day.chapter()),
+        None => say!("That was the last day.\n"),
+    }
+    Ok(true)
+}
+
+/// Suggests measuring the reader's engine, starting with day 10, the first that changes the score.
+pub fn offer_score(day: &Day, written: bool) {
+    if written && day.number >= 10 {
+        say!("See how much it helps: cargo xtask list --score");
+    }
+}
+
+/// Builds the engine as `run` would, and returns whether it compiles with the day. The day's checks
+/// compile it only with the reference's other days, so they can't show that.
+pub fn fits(repo: &Repo, day: &Day) -> Result<bool> {
+    let number = day.number;
+    match run_engine::build_mix(repo)?.0 {
+        Built::Done(_) => {
+            say!("The engine compiles with it: `cargo xtask run` now uses your code.");
+            Ok(true)
+        }
+        Built::Broken(places) => {
+            note!("\n{}", cargo::explain(&places));
+            // Another day may be wrong by itself, or because this day's signatures have changed.
+            let in_another_day = places.iter().any(|place| place.file.starts_with("src/day"))
+                && places.iter().all(|place| place.file != day.src());
+            let places = cargo::places(&places);
+            if in_another_day {
+                say!(
+                    "But `cargo xtask run` does not compile: {places}. If that day is right, are \
+                     day {number}'s types and signatures the same as in the stub?\n"
+                );
+            } else {
+                say!(
+                    "But `cargo xtask run` does not compile with day {number}: {places}. Are its \
+                     types and signatures the same as in the stub?\n"
+                );
+            }
+            Ok(false)
+        }
+    }
+}
