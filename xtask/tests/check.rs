@@ -102,7 +102,8 @@ fn a_crashed_or_hung_check_is_reported() {
     let fake = Fake::new();
     let deep = "pub fn one() -> u32 { 1 }\n#[allow(unconditional_recursion)]\npub fn down(n: u64) -> u64 { std::hint::black_box(down(n + 1)) + 1 }\n";
     fake.write("src/day00_one.rs", deep);
-    let checks = fake.read("tests/day00_one/checks.rs").replace("0.1: is_one;", "0.1: is_one, deep;");
+    let checks =
+        fake.read("tests/day00_one/checks.rs").replace("0.1: is_one;", "0.1: is_one, deep;");
     let deep = "fn deep() -> Outcome { day00_one::down(0); right(true) }\n";
     fake.write("tests/day00_one/checks.rs", &(checks + deep));
     let (out, err, code) = fake.say(&["check", "day0"]);

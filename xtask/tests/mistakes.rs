@@ -131,7 +131,10 @@ fn ctrl_c_stops_the_mistake_search_but_keeps_the_result() {
 fn watch_continues_if_known_mistakes_cannot_be_applied() {
     let fake = mistaken();
     let mistakes = fake.read("tests/day00_one/mistakes.toml");
-    fake.write("tests/day00_one/mistakes.toml", &mistakes.replace("find = \"    1\"", "find = \"7\""));
+    fake.write(
+        "tests/day00_one/mistakes.toml",
+        &mistakes.replace("find = \"    1\"", "find = \"7\""),
+    );
     let mut session = common::Session::open(&fake, "watch");
     session.sees("waiting for a save of src/day00_one.rs");
     session.sees("Comparing with the known mistakes");

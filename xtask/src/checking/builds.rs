@@ -103,7 +103,7 @@ pub fn flags(repo: &Repo) -> Result<Vec<String>> {
     let is_on = |name: &str, usual: bool| setting(name).and_then(Value::as_bool).unwrap_or(usual);
     let level = match setting("opt-level") {
         Some(Value::String(level)) => level.clone(),
-        Some(level) => level.to_string(),
+        Some(level) => level.as_integer().unwrap_or(0).to_string(),
         None => "0".to_string(),
     };
     let assertions = is_on("debug-assertions", true);
