@@ -267,7 +267,7 @@ fn an_error_ends_the_loop(day: &Day) -> Outcome {
     refused("prompt of 2, 9 new, a context of 4", got, &["context"])
 }
 
-/// A case from `tests/oracle/day06.json`.
+/// A case from `oracle.json`.
 #[derive(serde::Deserialize)]
 struct Case {
     model: String,

@@ -690,7 +690,7 @@ fn the_loop_ends_at_eos_or_the_limit(day: &Day) -> Outcome {
     refused("a prompt of 7 tokens, a context of 6", run(2, &[], &[1; 7]), &["context"])
 }
 
-/// A case from `tests/oracle/day07.json`.
+/// A case from `oracle.json`.
 #[derive(serde::Deserialize)]
 struct Case {
     model: String,

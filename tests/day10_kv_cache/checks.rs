@@ -948,7 +948,7 @@ fn load(name: &str, dtype: DType) -> Result<Box<dyn Model>> {
     model_of(name, dtype)
 }
 
-/// A text from `tests/oracle/day10.json`.
+/// A text from `oracle.json`.
 pub struct Golden {
     pub model: String,
     pub prompt: Vec<u32>,

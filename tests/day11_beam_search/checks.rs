@@ -688,7 +688,7 @@ fn enough_beams_find_the_best_sequence_overall(day: &Day) -> Outcome {
     exhaustive(day, 2, 0.0, EarlyStopping::True)
 }
 
-/// A case from `tests/oracle/day11.json`.
+/// A case from `oracle.json`.
 #[derive(serde::Deserialize)]
 struct Case {
     model: String,

@@ -237,7 +237,7 @@ impl Model for Watched {
     }
 }
 
-/// The requests of `tests/oracle/day15.json`, with transformers' completion of each one alone.
+/// The requests of `oracle.json`, with transformers' completion of each one alone.
 #[derive(serde::Deserialize)]
 struct Group {
     model: String,

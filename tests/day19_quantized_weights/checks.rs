@@ -869,7 +869,7 @@ fn golden_logs(name: &str) -> Result<Vec<Vec<f32>>> {
 /// Reads a number from the golden.
 fn golden_number(name: &str) -> Result<f64> {
     let json = golden_json("day19")?;
-    json[name].as_f64().ok_or_else(|| Error::Msg(format!("tests/oracle/day19.json: no {name}")))
+    json[name].as_f64().ok_or_else(|| Error::Msg(format!("oracle.json: no {name}")))
 }
 
 fn perplexity_equals_that_of_torch(day: &Day) -> Outcome {

@@ -656,7 +656,7 @@ fn unused_slots_are_never_read(day: &Day) -> Outcome {
         .likely("the last block is rarely full: its other slots hold whatever was there before")
 }
 
-/// The requests of `tests/oracle/day15.json`, with transformers' completion of each one alone.
+/// The requests of day 15's `oracle.json`, with transformers' completion of each one alone.
 #[derive(serde::Deserialize)]
 struct Group {
     model: String,

@@ -594,7 +594,7 @@ fn an_incomplete_prefill_yields_no_token(day: &Day) -> Outcome {
         .likely("a sequence that ends releases its blocks")
 }
 
-/// The requests of `tests/oracle/day15.json`, with transformers' completion of each one alone.
+/// The requests of day 15's `oracle.json`, with transformers' completion of each one alone.
 #[derive(serde::Deserialize)]
 struct Group {
     model: String,

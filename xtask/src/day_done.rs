@@ -3,8 +3,7 @@
 use crate::cargo::{self, Built};
 use crate::checking::outcome::{Status, Unit};
 use crate::checking::runner::DayRun;
-use crate::commands::run_engine;
-use crate::{note, say};
+use crate::{engine, note, say};
 use anyhow::Result;
 use candecode_course::{Day, Repo};
 
@@ -60,7 +59,7 @@ pub fn offer_score(day: &Day, written: bool) {
 /// compile it only with the reference's other days, so they can't show that.
 pub fn fits(repo: &Repo, day: &Day) -> Result<bool> {
     let number = day.number;
-    match run_engine::build_mix(repo)?.0 {
+    match engine::build_with_written_days(repo)?.0 {
         Built::Done(_) => {
             say!("The engine compiles with it: `cargo xtask run` now uses your code.");
             Ok(true)

@@ -8,6 +8,7 @@ pub mod checking;
 pub mod child;
 pub mod commands;
 pub mod day_done;
+pub mod engine;
 pub mod git;
 pub mod host;
 pub mod progress;

@@ -6,7 +6,7 @@
 use crate::cargo::{self, Built};
 use crate::checking::saved::Inputs;
 use crate::child::{self, End};
-use crate::commands::run_engine;
+use crate::engine;
 use crate::host;
 use crate::term::{paint, readable, Color};
 use crate::{note, say};
@@ -42,7 +42,7 @@ const ROWS: [(&str, &str, usize, &str); 5] = [
 pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
     // Computed before the build, so that a file that changes in the meantime makes the score stale.
     let state = inputs.state(repo);
-    let (built, mine) = run_engine::build_mix(repo)?;
+    let (built, mine) = engine::build_with_written_days(repo)?;
     let Built::Done(programs) = built else {
         bail!("the engine doesn't compile with your days: see above");
     };

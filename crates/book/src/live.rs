@@ -74,7 +74,7 @@ impl Lessons {
 
     /// Compiles the lessons, if this machine can: with rustup's WebAssembly target, or with the
     /// standard library's source (rustup's component, or the copy fetched by
-    /// `crates/maintain/scripts/rust-src.sh`).
+    /// `crates/lab/scripts/rust-src.sh`).
     ///
     /// # Errors
     /// If they don't compile.
@@ -175,7 +175,7 @@ fn mixture(root: &Path) -> Result<(Vec<u32>, String)> {
     Ok((yours, features.join(",")))
 }
 
-/// Returns the lessons compiled by `cargo maintain live-mistakes`, as names and WebAssembly.
+/// Returns the lessons compiled by `cargo lab live-mistakes`, as names and WebAssembly.
 fn mistakes(target: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let Ok(entries) = fs::read_dir(target.join("mistakes")) else { return Ok(Vec::new()) };
     let mut found = Vec::new();
@@ -244,7 +244,7 @@ fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> R
     cargo.args((!std::io::stderr().is_terminal()).then_some("--quiet"));
     if let StandardLibrary::Source(library) = std {
         // Lets a stable compiler build its own standard library, as in
-        // crates/maintain/scripts/wasm-check.sh.
+        // crates/lab/scripts/wasm-check.sh.
         cargo.args(["-Zbuild-std=std,panic_abort"]).env("RUSTC_BOOTSTRAP", "1");
         cargo.env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
     }

@@ -1,6 +1,6 @@
 //! Tests everything the command does besides failing with a message: notes, warnings, the
 //! workarounds that messages suggest, Ctrl-C, and a closed pipe. The messages themselves are on a
-//! page of the book, which is tested in `crates/maintain/tests/messages.rs`.
+//! page of the book, which is tested in `crates/lab/tests/messages.rs`.
 //!
 //! Runs the `candecode` command itself, with the reference: `cargo test --features ref --test
 //! bad_input`.

@@ -1,5 +1,5 @@
 //! Wraps the kernels of the crate `candecode-kernels` as operations on candle's tensors. They run
-//! on the CPU, and `engine/operations.rs` decides when they are called.
+//! on the CPU, and `operations.rs` decides when they are called.
 
 use candecode::kit::device::on_cpu;
 use candecode::kit::Pages;

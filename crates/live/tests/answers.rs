@@ -1,4 +1,4 @@
-//! Tests the figures' answers in a native build. `crates/maintain/scripts/live.py` asks WebAssembly
+//! Tests the figures' answers in a native build. `crates/lab/scripts/live.py` asks WebAssembly
 //! in a browser the same questions.
 
 use candecode_live::{figures, model};

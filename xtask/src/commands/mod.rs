@@ -111,8 +111,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Runs a command from `crates/extras`, which is compiled on first use.
+/// Runs a command from `crates/lab`, which is compiled on first use.
 fn tool(repo: &Repo, command: &str, mut args: Vec<OsString>) -> Result<ExitCode> {
     args.insert(0, command.into());
-    cargo::run_member(repo, "candecode-extras", &[], &args)
+    cargo::run_member(repo, "candecode-lab", &[], &args)
 }

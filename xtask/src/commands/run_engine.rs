@@ -2,9 +2,10 @@
 //! and run it.
 
 use crate::cargo::{self, Built};
+use crate::engine::{self, Mix, Program, ENGINE, SERVER};
 use crate::{host, note, say};
 use anyhow::Result;
-use candecode_course::{usage, Day, Progress, Repo};
+use candecode_course::{usage, Repo};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -22,28 +23,21 @@ Builds and runs a program with the days you've written
 All other flags go to the program:
 ";
 
-/// A program built from the days.
-pub struct Program {
-    /// The package that builds it.
-    package: &'static str,
-    /// The name of its binary.
-    name: &'static str,
+/// A program, and how this command starts it.
+pub struct Start {
+    program: &'static Program,
     /// A flag that this command adds.
     flag: Option<&'static str>,
 }
 
-/// The package of the command `candecode`.
-const CLI: &str = "candecode-cli";
-
 /// `run`: the engine.
-pub const RUN: Program = Program { package: CLI, name: "candecode", flag: None };
+pub const RUN: Start = Start { program: &ENGINE, flag: None };
 /// `chat`: the engine in a chat, where every line is a turn.
-pub const CHAT: Program = Program { package: CLI, name: "candecode", flag: Some("--chat") };
+pub const CHAT: Start = Start { program: &ENGINE, flag: Some("--chat") };
 /// `serve`: the server.
-pub const SERVE: Program =
-    Program { package: "candecode-serve", name: "candecode-serve", flag: None };
+pub const SERVE: Start = Start { program: &SERVER, flag: None };
 /// `models`: the engine, listing its models.
-pub const MODELS: Program = Program { package: CLI, name: "candecode", flag: Some("--models") };
+pub const MODELS: Start = Start { program: &ENGINE, flag: Some("--models") };
 
 /// The runner's own flags, and the remaining arguments for the program.
 #[derive(Default)]
@@ -52,12 +46,6 @@ struct Flags {
     mine: Option<String>,
     help: bool,
     rest: Vec<OsString>,
-}
-
-/// The days that use the reader's code, and the open tasks of days in progress, which don't.
-struct Mix {
-    mine: Vec<Day>,
-    open: Vec<String>,
 }
 
 impl Flags {
@@ -120,7 +108,7 @@ impl Flags {
             (Some(_), Some(_)) => {
                 return Err(usage("--solution and --mine both choose the days: use one of them"))
             }
-            (Some("auto") | None, None) => return written(repo),
+            (Some("auto") | None, None) => return Mix::written(repo),
             (Some("ref"), None) => vec![],
             (Some("mine"), None) => repo.days.clone(),
             (Some(other), None) => {
@@ -131,72 +119,36 @@ impl Flags {
                 days.collect::<Result<_>>()?
             }
         };
-        Ok(Mix { mine, open: vec![] })
+        Ok(Mix::of(mine))
     }
-}
 
-/// Returns the default mix: the reader's code for every day that is fully written.
-fn written(repo: &Repo) -> Result<Mix> {
-    let (mut mine, mut open) = (vec![], vec![]);
-    for day in &repo.days {
-        let (progress, tasks) = (repo.progress(day)?, repo.tasks(day)?);
-        match &progress {
-            Progress::Begun(left) if left.is_empty() => mine.push(day.clone()),
-            Progress::Begun(left) if progress.has_a_task(&tasks) => {
-                open.extend(tasks.into_iter().map(|task| task.id).filter(|id| left.contains(id)));
-            }
-            _ => {}
-        }
+    /// Returns the features of the program that its flags need.
+    fn features(&self, repo: &Repo) -> Result<Vec<&'static str>> {
+        let device = self.value("--device");
+        let device = device.map(|device| host::device_feature(&device)).transpose()?.flatten();
+        let network = self.needs_network(repo).then_some("hub");
+        Ok(device.into_iter().chain(network).collect())
     }
-    Ok(Mix { mine, open })
-}
-
-/// Builds the engine as `cargo xtask run` would without flags. Also returns the days for which it
-/// uses the reader's code.
-///
-/// # Errors
-/// Same as [`run`].
-pub fn build_mix(repo: &Repo) -> Result<(Built, Vec<Day>)> {
-    let said = "Building the engine with your days, as `cargo xtask run` does …";
-    let mix = written(repo)?;
-    Ok((build(repo, &Flags::default(), &mix, &RUN, said)?, mix.mine))
-}
-
-/// Builds a program with a mix of days.
-fn build(repo: &Repo, flags: &Flags, mix: &Mix, program: &Program, said: &str) -> Result<Built> {
-    let days = repo.features(|day| !mix.mine.contains(day)).into_iter();
-    let mut features: Vec<String> = days.map(|day| format!("candecode/{day}")).collect();
-    let Program { package, name, .. } = program;
-    if let Some(device) = flags.value("--device") {
-        let feature = host::device_feature(&device)?;
-        features.extend(feature.map(|feature| format!("{package}/{feature}")));
-    }
-    if flags.needs_network(repo) {
-        features.push(format!("{package}/hub"));
-    }
-    let args = ["--no-default-features", "--package", package, "--bin", name, "--features"];
-    let args: Vec<String> =
-        args.into_iter().chain([&*features.join(",")]).map(String::from).collect();
-    cargo::build(repo, "build", &args, said)
 }
 
 /// Builds a program with the mix of days, and replaces this process with it.
 ///
 /// # Errors
 /// Bad usage, or a build that can't be started.
-pub fn run(repo: &Repo, program: &Program, args: &[OsString]) -> Result<ExitCode> {
+pub fn run(repo: &Repo, start: &Start, args: &[OsString]) -> Result<ExitCode> {
+    let program = start.program;
     let flags = Flags::parse(args)?;
     let mix = flags.mix(repo)?;
     if flags.help {
         say!("{FLAGS}");
     }
     let said = format!("Building and starting {} …", program.name);
-    let programs = match build(repo, &flags, &mix, program, &said)? {
+    let programs = match engine::build(repo, program, &mix, &flags.features(repo)?, &said)? {
         Built::Done(programs) => programs,
         Built::Broken(places) => {
             note!("\n{}", cargo::explain(&places));
             // `models` has no such flag.
-            let takes_flags = program.flag != MODELS.flag;
+            let takes_flags = start.flag != MODELS.flag;
             if takes_flags && places.iter().any(|place| place.file.starts_with("src/day")) {
                 let instead = if flags.mine.is_some() { " instead of `--mine`" } else { "" };
                 note!("With `--solution ref`{instead}, the same command runs without your file.");
@@ -209,7 +161,7 @@ pub fn run(repo: &Repo, program: &Program, args: &[OsString]) -> Result<ExitCode
     if flags.help {
         command.arg("--help");
     } else {
-        command.args(program.flag).args(&flags.rest);
+        command.args(start.flag).args(&flags.rest);
         if !mix.open.is_empty() {
             let noun = if mix.open.len() == 1 { "task" } else { "tasks" };
             note!(

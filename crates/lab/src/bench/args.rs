@@ -1,0 +1,72 @@
+//! The flags of `cargo xtask bench`.
+
+use clap::Parser;
+use std::path::PathBuf;
+
+/// Measures the reference and draws the book's plots.
+#[derive(Parser, Clone)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
+pub struct Args {
+    /// A day that has a benchmark, such as day10 (default: all of them except day19), or one of
+    /// these. parts: the functions of days 0 to 6, one by one; paged: attention over blocks of a
+    /// cache; engine: the whole engine; roofline: this machine, and day 16's predictions for it;
+    /// day19: the effect of quantized weights on predictions; quality: the same with the fast
+    /// kernels, and with --python in llama.cpp; serve: the server under load
+    pub what: Option<String>,
+    /// Number of rounds of a day, parts, paged or engine; the fastest one counts (for engine, the
+    /// median) [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=20))]
+    pub rounds: Option<u8>,
+    /// Only this measurement of a day, parts or paged; prints nanoseconds
+    #[arg(long, value_name = "NAME")]
+    pub only: Option<String>,
+    /// The model for engine, day19, quality and serve [default: story-3m]; for roofline, an
+    /// additional model besides story-3m and random-135m
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Also measure candle-transformers, transformers and llama.cpp, if they're installed
+    #[arg(long)]
+    pub peers: bool,
+    /// A Python with the packages in crates/lab/peers/requirements.txt
+    #[arg(long)]
+    pub python: Option<String>,
+    /// llama.cpp's llama-server, to compare with our server
+    #[arg(long, value_name = "PROGRAM", requires = "gguf")]
+    pub llama_server: Option<PathBuf>,
+    /// The model for `bench serve` as a GGUF file, for llama-server
+    #[arg(long, value_name = "FILE")]
+    pub gguf: Option<PathBuf>,
+    /// Approximate number of requests in each load of `bench serve`, which has at least two per
+    /// client, and ten seconds of arrivals; a 99th percentile needs a few hundred
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    pub requests: usize,
+    /// Number of tokens that `bench quality` reads
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(2..))]
+    pub tokens: usize,
+    /// Your own text for `bench quality`, read in one pass
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<PathBuf>,
+    /// Device for engine and serve: cpu, metal or cuda
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// Save the results of engine, serve or roofline in the book
+    #[arg(long, conflicts_with = "only")]
+    pub save: bool,
+    /// One run of the engine in this process, as JSON
+    #[arg(long, hide = true)]
+    pub job: Option<String>,
+}
+
+impl Args {
+    /// Returns the model to measure.
+    pub fn model(&self) -> &str {
+        self.model.as_deref().unwrap_or("story-3m")
+    }
+
+    /// Returns the number of rounds.
+    pub fn rounds(&self) -> u8 {
+        self.rounds.unwrap_or(3)
+    }
+}

@@ -1,0 +1,147 @@
+//! Helpers shared by the benchmarks: the story models, the reference's generation loops, and a
+//! description of the machine.
+
+use anyhow::{ensure, Result};
+use candecode::day07_greedy::{argmax, log_softmax};
+use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
+use candecode::day12_batching::BatchCache;
+use candecode::kit::{Cache, Logits, Model, Request, Step, Tokenizer};
+use candecode_engine::load::load_transformer;
+use candecode_engine::operations;
+use candecode_formats::{hub, read_tokenizer};
+use candle_core::{DType, Device, Tensor};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Returns the root of the repository.
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Loads a model in f32 on the CPU, with the kernels that the command chooses by default.
+///
+/// # Errors
+/// If it can't be read.
+pub fn model(name: &str) -> Result<Box<dyn Model>> {
+    let ops = operations::choose(None, &Device::Cpu);
+    let folder = hub::locate(name, false)?;
+    Ok(Box::new(load_transformer(&folder, DType::F32, &Device::Cpu, &ops)?))
+}
+
+/// Loads the story models' tokenizer.
+///
+/// # Errors
+/// If it can't be read.
+pub fn tokenizer() -> Result<Tokenizer> {
+    read_tokenizer(&hub::locate("story-3m", false)?)
+}
+
+/// Returns an empty growing cache for one sequence.
+pub fn cache(model: &dyn Model) -> DynamicCache {
+    DynamicCache::new(model.config().num_hidden_layers)
+}
+
+/// Returns an empty growing cache for a batch.
+pub fn batch_cache(model: &dyn Model) -> BatchCache {
+    BatchCache::new(model.config().num_hidden_layers, None)
+}
+
+/// Returns a tensor of normally distributed numbers.
+///
+/// # Errors
+/// If candle fails.
+pub fn random(shape: &[usize]) -> candle_core::Result<Tensor> {
+    Tensor::randn(0f32, 1.0, shape, &Device::Cpu)
+}
+
+/// Returns a greedy request for exactly `new` tokens. It has no EOS, so every run does the same
+/// work.
+pub fn request<'a>(model: &dyn Model, prompt: &[u32], new: usize) -> Request<'a> {
+    let mut request = Request::new(model.config(), prompt, new, argmax);
+    request.eos_token_ids.clear();
+    request
+}
+
+/// Returns the ids of a prompt and its greedy continuation, `len` in total.
+///
+/// # Errors
+/// If the prompt is longer than `len`, or the model fails.
+pub fn text(model: &dyn Model, prompt: &str, len: usize) -> Result<Vec<u32>> {
+    let tokenizer = tokenizer()?;
+    let mut ids = tokenizer.encode(prompt)?;
+    ensure!(ids.len() <= len, "the prompt has {} tokens, more than {len}", ids.len());
+    let more = text_of(model, &tokenizer, request(model, &ids, len - ids.len()))?;
+    ids.extend(more);
+    Ok(ids)
+}
+
+/// Returns the tokens generated for a request.
+///
+/// # Errors
+/// If the model fails.
+pub fn text_of(model: &dyn Model, tokenizer: &Tokenizer, request: Request) -> Result<Vec<u32>> {
+    let cached = Cached::new(model, Box::new(cache(model)));
+    let tokens = generate_cached(cached, tokenizer, request)?;
+    tokens.map(|token| Ok(token?.id)).collect()
+}
+
+/// Returns the logits after the last of `ids`, `(V)`. The cache must hold everything before `ids`.
+///
+/// # Errors
+/// If the model fails.
+pub fn logits(model: &dyn Model, ids: &[u32], cache: &mut dyn Cache) -> Result<Vec<f32>> {
+    let step = Step::new(model, ids, cache.len())?.with_logits(Logits::Last(1));
+    Ok(model.forward(&step, cache)?.flatten_all()?.to_vec1()?)
+}
+
+/// Returns the most likely token of every row of `(B, V)`.
+///
+/// # Errors
+/// If a row contains NaN.
+pub fn best(logits: &Tensor) -> Result<Vec<u32>> {
+    let rows: Vec<Vec<f32>> = logits.to_vec2()?;
+    Ok(rows.iter().map(|row| argmax(row)).collect::<candle_core::Result<_>>()?)
+}
+
+/// Returns the log probabilities of all tokens at every position of a text, evaluated in one pass.
+///
+/// # Errors
+/// If the model fails.
+pub fn log_probs(model: &dyn Model, ids: &[u32], cache: &mut dyn Cache) -> Result<Vec<Vec<f32>>> {
+    let step = Step::new(model, ids, 0)?.with_logits(Logits::All);
+    let logits = model.forward(&step, cache)?.squeeze(0)?.to_vec2::<f32>()?;
+    Ok(logits.iter().map(|row| log_softmax(row)).collect::<candle_core::Result<_>>()?)
+}
+
+/// Returns the tokens of the held-out stories, which no model was trained on.
+///
+/// # Errors
+/// If the file can't be read.
+pub fn held_out_stories(tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>> {
+    let text = std::fs::read_to_string(root().join("crates/lab/held_out_stories.txt"))?;
+    text.trim().split("\n\n").map(|story| Ok(tokenizer.encode(story)?)).collect()
+}
+
+/// Describes the processor and the kernels used on it.
+pub fn machine() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = info.lines().find_map(|line| line.strip_prefix("model name"));
+    let name = line.map(|line| line.trim_start_matches([' ', '\t', ':']).trim().to_string());
+    let name = name.or_else(|| said("sysctl", &["-n", "machdep.cpu.brand_string"]));
+    let name = name.unwrap_or_else(|| std::env::consts::ARCH.to_string());
+    format!("{name}, kernels {}", operations::choose(None, &Device::Cpu).describe(true))
+}
+
+/// Returns the current commit, with a `+` if any tracked file has been modified.
+pub fn commit() -> String {
+    let hash = said("git", &["rev-parse", "--short", "HEAD"]);
+    let changed = said("git", &["status", "--porcelain", "--untracked-files=no"]);
+    hash.unwrap_or_else(|| "unknown".into()) + if changed.is_some() { "+" } else { "" }
+}
+
+/// Returns a program's output, if it succeeds and prints anything.
+fn said(program: &str, args: &[&str]) -> Option<String> {
+    let out = Command::new(program).args(args).current_dir(root()).output().ok()?;
+    let text = String::from_utf8_lossy(&out.stdout).trim().to_string();
+    Some(text).filter(|text| out.status.success() && !text.is_empty())
+}

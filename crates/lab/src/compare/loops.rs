@@ -1,0 +1,323 @@
+//! `cargo xtask compare`: runs the same prompts through every loop of the reference, and prints a
+//! table of times, speed-ups, and whether the texts match.
+
+use super::args::Compare;
+use super::texts::{indented, texts, Drafts, Text};
+use anyhow::{ensure, Context, Result};
+use candecode_course::Repo;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use xtask::term::{paint, Color};
+use xtask::{host, say};
+
+/// One row of the table.
+struct Row {
+    name: String,
+    source: Source,
+    /// True if sampling draws different random numbers from the first row's.
+    own_draws: bool,
+}
+
+/// The source of a row's texts.
+enum Source {
+    Transformers,
+    Server(String),
+    /// The course's engine, with these flags.
+    Engine(Vec<String>),
+}
+
+/// A word that appears in no story.
+const UNHEARD: &str = "xylophonist";
+
+/// Runs all rows and prints the table. The exit code is 1 if texts that must be equal differ.
+///
+/// # Errors
+/// If the engine refuses a flag, or the peer or the server fails.
+pub(super) fn run(repo: &Repo, program: &Path, args: &Compare) -> Result<ExitCode> {
+    let mut prompts = args.prompt.clone();
+    if prompts.is_empty() {
+        prompts =
+            ["Lily and her dog", "Once upon a time, there was a red ball"].map(String::from).into();
+    }
+    let rows = rows(args, prompts.len());
+    let mut rounds: Vec<Vec<Vec<Text>>> = rows.iter().map(|_| vec![]).collect();
+    for _ in 0..args.rounds.unwrap_or(3) {
+        for (row, rounds) in rows.iter().zip(&mut rounds) {
+            let command = command(repo, program, args, &row.source)?;
+            rounds.push(texts(command, &prompts).with_context(|| row.name.clone())?);
+        }
+    }
+    Ok(table(&rows, &rounds, &prompts, args))
+}
+
+/// Returns the rows, in the order of the table.
+fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
+    // In a comparison with transformers, our engine draws the same random numbers for a sequence
+    // that runs alone. In torch, one stream serves the whole batch, so a batch's draws differ.
+    let torch = args.peer.is_some();
+    let alone = if torch { "torch" } else { "chacha" };
+    let engine = |name: &str, flags: &[&str], rng: &str, own_draws: bool| {
+        let mut flags: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
+        if args.samples() {
+            flags.extend(["--rng".to_string(), rng.to_string()]);
+        }
+        let own_draws = own_draws && args.samples();
+        Row { name: name.to_string(), source: Source::Engine(flags), own_draws }
+    };
+    let other = |name: &str, source| Row { name: name.to_string(), source, own_draws: false };
+    let mut rows: Vec<Row> =
+        args.peer.iter().map(|_| other("transformers", Source::Transformers)).collect();
+    let server = args.endpoint.iter().map(|url| other("the server", Source::Server(url.clone())));
+    let k = args.num_draft_tokens.to_string();
+    if args.cache.is_some() {
+        let mut pages = ["--cache", "paged"].map(String::from).to_vec();
+        for (flag, value) in
+            [("--block-size", args.block_size), ("--num-gpu-blocks-override", args.num_blocks)]
+        {
+            pages.extend(value.into_iter().flat_map(|value| [flag.into(), value.to_string()]));
+        }
+        let mut pair = |name: &str, flags: &[&str], paged: &[&str], rng: &str, own_draws: bool| {
+            rows.push(engine(name, flags, rng, own_draws));
+            let paged: Vec<&str> =
+                paged.iter().copied().chain(pages.iter().map(String::as_str)).collect();
+            rows.push(engine("  in pages", &paged, rng, own_draws));
+        };
+        let day10 = ["--loop", "day10"];
+        pair("KV cache", &day10, &day10, alone, false);
+        if prompts > 1 {
+            let name = format!("batch of {prompts}");
+            pair(&name, &["--loop", "day12"], &["--loop", "day21"], alone, torch);
+        }
+        if let Some(draft) = args.draft() {
+            let name = format!("drafts by {}", draft.rsplit('/').next().unwrap_or(draft));
+            let flags = ["--draft-model", draft, "--num-draft-tokens", &k];
+            pair(&name, &flags, &flags, "chacha", true);
+        }
+        rows.extend(server);
+        return rows;
+    }
+    rows.push(engine("no cache", &["--loop", "day7", "--no-cache"], alone, false));
+    rows.push(engine("KV cache", &["--loop", "day10"], alone, false));
+    rows.push(engine("static KV cache", &["--loop", "day10", "--cache", "static"], alone, false));
+    if prompts > 1 {
+        rows.push(engine(&format!("batch of {prompts}"), &["--loop", "day12"], alone, torch));
+    }
+    rows.push(engine("scheduled", &["--loop", "day15"], "chacha", torch));
+    if let Some(draft) = args.draft() {
+        let name = format!("drafts by {}", draft.rsplit('/').next().unwrap_or(draft));
+        let flags = ["--draft-model", draft, "--num-draft-tokens", &k];
+        rows.push(engine(&name, &flags, "chacha", true));
+        let flags = ["--draft-model", draft, "--draft-tree", "3x2x1x1"];
+        rows.push(engine("the same in trees", &flags, "chacha", true));
+    }
+    let flags = ["--draft-ngram", "2", "--num-draft-tokens", &k];
+    rows.push(engine("drafts by n-grams", &flags, "chacha", true));
+    if args.model == "story-3m" {
+        rows.push(engine(
+            "Medusa, a chain",
+            &["--medusa", "--draft-tree", "1x1x1x1"],
+            "chacha",
+            true,
+        ));
+        rows.push(engine("Medusa, in trees", &["--medusa"], "chacha", true));
+    }
+    let word = args.block.as_deref().unwrap_or(UNHEARD);
+    let name = format!("guarded: no {word}");
+    rows.push(engine(&name, &["--loop", "day10", "--block", word], alone, false));
+    rows.extend(server);
+    rows
+}
+
+/// Returns the command that generates a row's texts, without the prompts.
+fn command(repo: &Repo, program: &Path, args: &Compare, source: &Source) -> Result<Command> {
+    let mut command = Command::new(program);
+    match source {
+        Source::Engine(flags) => {
+            command.args(["--format", "json", "--raw", "--model", &args.model]);
+            command.args(["--device", &args.device]).args(flags);
+        }
+        Source::Server(url) => {
+            command.args(["--format", "json", "--endpoint", url]);
+            command.args(args.endpoint_model.iter().flat_map(|name| ["--model", name]));
+        }
+        Source::Transformers => {
+            let found = command.args(["--model", &args.model, "--where"]).output()?;
+            ensure!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr).trim());
+            command = Command::new(&args.python);
+            command.arg(repo.root.join("crates/lab/peers/transformers_generate.py"));
+            command.arg(String::from_utf8_lossy(&found.stdout).trim_end());
+        }
+    }
+    command.args(args.sampling());
+    host::set_threads(&mut command);
+    Ok(command)
+}
+
+/// Prints the table. The exit code is 1 if texts that must be equal differ.
+fn table(rows: &[Row], rounds: &[Vec<Vec<Text>>], prompts: &[String], args: &Compare) -> ExitCode {
+    let (first, unit) = (&rounds[0][0], median(&rows[0], &rounds[0]));
+    let mut all_equal = true;
+    let head = format!("{:<26}{:>9}{:>11}{:>10}   text", "", "time", "tokens/s", "speed-up");
+    say!("{}", paint(Color::Bold, &head));
+    for (at, (row, rounds)) in rows.iter().zip(rounds).enumerate() {
+        let (texts, seconds) = (&rounds[0], median(row, rounds));
+        let is_server = matches!(row.source, Source::Server(_));
+        let is_guarded = row.name.starts_with("guarded") && args.block.is_some();
+        let (color, words) = match difference(first, texts, is_server) {
+            _ if at == 0 => (Color::Dim, "the baseline for the other rows".to_string()),
+            _ if is_server && args.samples() => (Color::Dim, "a server draws its own".to_string()),
+            None => (Color::Green, "equal".to_string()),
+            Some(_) if row.own_draws => (Color::Dim, "other draws of the same distribution".into()),
+            Some(place) if is_guarded => (Color::Dim, format!("{place}: the word is blocked")),
+            Some(place) => {
+                all_equal = false;
+                (Color::Red, format!("DIFFERS, {place}"))
+            }
+        };
+        let tokens: usize = texts.iter().map(|text| text.new_ids.len()).sum();
+        let (rate, speed_up) = (tokens as f64 / seconds, unit / seconds);
+        let (words, drafts) = (paint(color, &words), accepted(texts, tokens));
+        say!("{:<26}{seconds:>7.2} s{rate:>11.0}{speed_up:>9.2}x   {words}{drafts}", row.name);
+    }
+    if let Some(temperature) = args.temperature.filter(|_| args.samples()) {
+        say!("Sampled at temperature {temperature}, seed {}.", args.seed);
+    }
+    say!("On {}. The text of the first row:", args.device);
+    for (prompt, text) in prompts.iter().zip(first) {
+        say!("{prompt}\n{}", indented(&text.text));
+    }
+    ExitCode::from(u8::from(!all_equal))
+}
+
+/// Returns the median of a row's times. Texts in a batch run at the same time, so the longest
+/// counts. Otherwise, the times are added.
+fn median(row: &Row, rounds: &[Vec<Text>]) -> f64 {
+    let shared = matches!(&row.source, Source::Engine(flags)
+        if flags.iter().any(|flag| ["day12", "day15", "day21"].contains(&flag.as_str())));
+    let seconds = |texts: &Vec<Text>| {
+        let each = texts.iter().map(Text::seconds);
+        if shared {
+            each.fold(0.0, f64::max)
+        } else {
+            each.sum()
+        }
+    };
+    let mut seconds: Vec<f64> = rounds.iter().map(seconds).collect();
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}
+
+/// Describes how many draft tokens were accepted. Empty without drafts.
+fn accepted(texts: &[Text], tokens: usize) -> String {
+    let drafts: Vec<&Drafts> = texts.iter().filter_map(|text| text.drafts.as_ref()).collect();
+    if drafts.is_empty() {
+        return String::new();
+    }
+    let sum = |count: fn(&Drafts) -> usize| drafts.iter().map(|one| count(one)).sum::<usize>();
+    let share = 100.0 * sum(|one| one.accepted) as f64 / sum(|one| one.drafted).max(1) as f64;
+    let per_pass = tokens as f64 / sum(|one| one.passes).max(1) as f64;
+    format!("; {share:.0} % of drafts accepted, {per_pass:.2} tokens per pass")
+}
+
+/// Describes the first place where the texts differ. A server's texts are compared by ids if it
+/// returns them, and by text otherwise. It may omit the final EOS token.
+fn difference(want: &[Text], got: &[Text], is_server: bool) -> Option<String> {
+    if want.len() != got.len() {
+        return Some(format!("{} texts, not {}", got.len(), want.len()));
+    }
+    for (number, (want, got)) in (1..).zip(want.iter().zip(got)) {
+        if is_server && got.new_ids.is_empty() {
+            if want.text != got.text {
+                let letters = want.text.chars().zip(got.text.chars());
+                let same = letters.take_while(|(a, b)| a == b).count();
+                let theirs: String = got.text.chars().skip(same).take(20).collect();
+                return Some(format!("text {number} from character {same} on: {theirs:?} there"));
+            }
+            continue;
+        }
+        let hidden = usize::from(is_server && want.finish_reason.as_deref() == Some("eos"));
+        let without_eos = &want.new_ids[..want.new_ids.len().saturating_sub(hidden)];
+        if want.new_ids != got.new_ids && without_eos != got.new_ids {
+            let pairs = want.new_ids.iter().zip(&got.new_ids);
+            let same = pairs.take_while(|(a, b)| a == b).count();
+            return Some(format!("text {number} from token {same} on"));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::args::tests::Cli;
+    use crate::compare::texts::tests::text;
+    use clap::Parser as _;
+
+    #[test]
+    fn every_row_passes_each_flag_once() {
+        let typed = ["compare", "--temperature", "0.8", "--top-k", "9", "--device", "cpu"];
+        let args = Cli::parse_from(typed).args;
+        for row in rows(&args, 2) {
+            let Source::Engine(flags) = &row.source else { continue };
+            let mut flags = [args.sampling(), flags.clone()].concat();
+            flags.retain(|flag| flag.starts_with("--"));
+            let all = flags.len();
+            flags.sort();
+            flags.dedup();
+            assert_eq!(flags.len(), all, "{}: {flags:?}", row.name);
+        }
+        assert!(Cli::try_parse_from(["compare", "--top-k", "9"]).is_err());
+        assert!(Cli::try_parse_from(["compare", "--rounds", "0"]).is_err());
+    }
+
+    #[test]
+    fn with_a_paged_cache_every_loop_runs_twice() {
+        let typed = ["compare", "--cache", "paged", "--block-size", "4", "--num-blocks", "30"];
+        let args = Cli::parse_from(typed).args;
+        let rows = rows(&args, 2);
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let pages = "  in pages";
+        let drafts = "drafts by story-230k";
+        assert_eq!(names, ["KV cache", pages, "batch of 2", pages, drafts, pages]);
+        for row in &rows {
+            let Source::Engine(flags) = &row.source else { panic!("not an engine: {}", row.name) };
+            let asked = "--cache paged --block-size 4 --num-gpu-blocks-override 30";
+            assert_eq!(flags.join(" ").contains(asked), row.name == pages, "{flags:?}");
+        }
+        assert!(Cli::try_parse_from(["compare", "--block-size", "4"]).is_err());
+        assert!(Cli::try_parse_from(["compare", "--cache", "paged", "--methods"]).is_err());
+    }
+
+    #[test]
+    fn the_first_difference_is_named() {
+        let want = [text(&[1, 2], ""), text(&[3, 4, 5], "")];
+        let differs = |ids: &[u64]| difference(&want, &[text(&[1, 2], ""), text(ids, "")], false);
+        assert_eq!(differs(&[3, 4, 5]), None);
+        assert_eq!(differs(&[3, 9, 5]).as_deref(), Some("text 2 from token 1 on"));
+        assert!(differs(&[3, 4]).is_some() && difference(&want, &want[..1], false).is_some());
+    }
+
+    #[test]
+    fn a_server_is_compared_by_ids_or_by_text_and_may_omit_the_eos() {
+        let mut want = [text(&[1, 2, 0], " a dog")];
+        assert!(difference(&want, &[text(&[1, 2], " a dog")], true).is_some());
+        want[0].finish_reason = Some("eos".to_string());
+        assert_eq!(difference(&want, &[text(&[1, 2], " a dog")], true), None);
+        assert!(difference(&want, &[text(&[1, 2], " a dog")], false).is_some());
+        assert_eq!(difference(&want, &[text(&[], " a dog")], true), None);
+        let words = difference(&want, &[text(&[], " a cat")], true);
+        assert_eq!(words.as_deref(), Some("text 1 from character 3 on: \"cat\" there"));
+    }
+
+    #[test]
+    fn batch_time_is_not_summed_over_its_texts() {
+        let row = |flag: &str| Row {
+            name: String::new(),
+            source: Source::Engine(vec![flag.to_string()]),
+            own_draws: false,
+        };
+        let rounds = [vec![text(&[1], ""), text(&[2], "")]];
+        assert_eq!(median(&row("day12"), &rounds), 3.0);
+        assert_eq!(median(&row("day10"), &rounds), 6.0);
+    }
+}

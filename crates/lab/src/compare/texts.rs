@@ -1,0 +1,78 @@
+//! The texts that `cargo xtask compare` compares, as a program prints them.
+
+use anyhow::{bail, Context, Result};
+use candecode_course::usage;
+use serde::Deserialize;
+use std::process::{Command, Stdio};
+use xtask::term::wrap;
+
+/// A text, as printed by the engine, a server or the peer: one line of JSON.
+#[derive(Deserialize)]
+pub(crate) struct Text {
+    pub(crate) new_ids: Vec<u64>,
+    pub(crate) text: String,
+    #[serde(default)]
+    pub(crate) finish_reason: Option<String>,
+    pub(crate) prefill_s: f64,
+    pub(crate) decode_s: f64,
+    #[serde(default)]
+    pub(crate) drafts: Option<Drafts>,
+}
+
+impl Text {
+    /// Returns the time it took, without loading the model.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.prefill_s + self.decode_s
+    }
+}
+
+/// Counts of a text's draft tokens and the passes that verified them.
+#[derive(Deserialize)]
+pub(crate) struct Drafts {
+    pub(crate) accepted: usize,
+    pub(crate) drafted: usize,
+    pub(crate) passes: usize,
+}
+
+/// Runs a command that prints a line of JSON for each prompt.
+///
+/// # Errors
+/// If the command fails. The error has the command's own message, and counts as bad usage if the
+/// exit code is 2.
+pub(crate) fn texts(mut command: Command, prompts: &[String]) -> Result<Vec<Text>> {
+    // In this form, a prompt may begin with a dash.
+    command.args(prompts.iter().map(|prompt| format!("--prompt={prompt}")));
+    let program = command.get_program().to_string_lossy().into_owned();
+    let out = command.stdin(Stdio::null()).output();
+    let out = out.with_context(|| format!("{program} can't be started"))?;
+    if out.status.success() {
+        let lines = String::from_utf8_lossy(&out.stdout);
+        return lines.lines().map(|line| serde_json::from_str(line).context("not JSON")).collect();
+    }
+    let error = String::from_utf8_lossy(&out.stderr);
+    if error.contains("ModuleNotFoundError") {
+        bail!(
+            "{program} lacks torch or transformers. In the repository:\n  python3 -m venv .venv\n  \
+             .venv/bin/pip install -r tests/frame/requirements.txt\n(a few gigabytes), then use \
+             --python .venv/bin/python"
+        );
+    }
+    let message = error.trim().trim_start_matches("error: ").to_string();
+    Err(if out.status.code() == Some(2) { usage(message) } else { anyhow::Error::msg(message) })
+}
+
+/// Indents a text and wraps it to a width that fits on the book's pages without scrolling.
+pub(crate) fn indented(text: &str) -> String {
+    let shown: String = text.chars().filter(|c| c.is_whitespace() || !c.is_control()).collect();
+    format!("  …{}", wrap(shown.trim_start(), 82).replace('\n', "\n  "))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn text(new_ids: &[u64], text: &str) -> Text {
+        let (new_ids, text) = (new_ids.to_vec(), text.to_string());
+        Text { new_ids, text, finish_reason: None, prefill_s: 1.0, decode_s: 2.0, drafts: None }
+    }
+}

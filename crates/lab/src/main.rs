@@ -1,0 +1,72 @@
+//! Occasional commands: `cargo xtask compare`, `bench`, `hunt` and `teeth`, which the runner passes
+//! on to this program and compiles when one of them is first used; and `cargo lab`, for the course's
+//! maintainers.
+
+#![warn(missing_docs)]
+
+mod claims;
+mod compare;
+mod hunt;
+mod live_mistakes;
+mod messages;
+mod mistaken_engine;
+mod printed;
+mod run_bench;
+mod teeth_table;
+
+use anyhow::Result;
+use candecode_course::{Repo, Usage};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use std::process::ExitCode;
+use xtask::note;
+
+/// Occasional commands: for readers as `cargo xtask`, for maintainers as `cargo lab`
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+enum Command {
+    /// Run the same prompts through every loop, or with --methods every decoding method
+    Compare(Box<compare::Compare>),
+    /// Measure the reference, and draw the book's plots
+    Bench(run_bench::Bench),
+    /// Play a game: find the one mistake in an engine from its output
+    Hunt(hunt::Hunt),
+    /// Show that the checks work: every known mistake is caught and named, and every correct
+    /// variant passes
+    Teeth(teeth_table::Teeth),
+    /// Run the book's commands and compare their output with what the pages show
+    Printed(printed::Printed),
+    /// Update the book's page of error messages with the commands' current output
+    Messages,
+    /// Compile the known mistakes that the book's live figures can switch on
+    LiveMistakes,
+}
+
+/// The commands that readers know as commands of `cargo xtask`.
+const READERS: [&str; 4] = ["compare", "bench", "hunt", "teeth"];
+
+fn main() -> ExitCode {
+    let first = std::env::args().nth(1).unwrap_or_default();
+    let name = if READERS.contains(&first.as_str()) { "cargo xtask" } else { "cargo lab" };
+    let matches = Command::command().bin_name(name).get_matches();
+    let command = Command::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match run(command) {
+        Ok(code) => code,
+        Err(problem) => {
+            note!("error: {problem:#}");
+            ExitCode::from(if problem.is::<Usage>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    let repo = Repo::find()?;
+    match command {
+        Command::Compare(args) => compare::run(&repo, &args),
+        Command::Bench(args) => run_bench::run(&repo, &args),
+        Command::Hunt(args) => hunt::run(&repo, &args),
+        Command::Teeth(args) => teeth_table::run(&repo, &args),
+        Command::Printed(args) => printed::run(&repo, &args),
+        Command::Messages => messages::run(&repo),
+        Command::LiveMistakes => live_mistakes::run(&repo),
+    }
+}
