@@ -41,7 +41,7 @@ macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;
         fn projection(linear: &crate::Linear) -> candle_core::Result<code::Projection> {
-            let ops = checks::own_ops::with_silu(code::silu);
+            let ops = frame::own_ops::with_silu(code::silu);
             Ok(code::Projection { weight: crate::weight(linear)?, bias: linear.1.clone(), ops })
         }
         crate::Day {

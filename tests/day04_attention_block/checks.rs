@@ -55,7 +55,7 @@ macro_rules! implementation {
                 o_proj: a.o_proj.clone(),
                 qk_norm: a.qk_norm.clone(),
                 norm_eps: a.norm_eps,
-                ops: checks::own_ops::with_attention(&a.ops, code::grouped_attention),
+                ops: frame::own_ops::with_attention(&a.ops, code::grouped_attention),
             }
         }
         crate::Day {
