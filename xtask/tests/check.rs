@@ -30,7 +30,7 @@ fn check_distinguishes_an_unwritten_day_from_a_wrong_one() {
     fake.solve("day01_two.rs", |source| source.replace("one() + one()", "one() + 2"));
     let (out, _, code) = fake.say(&["check", "1"]);
     assert!(
-        out.starts_with("✗ failed: task_1_1_is_even\ngot another number\n  want: the right one\n"),
+        out.starts_with("✗ failed: task_1_1_is_two\ngot another number\n  want: the right one\n"),
         "{out}"
     );
     assert!(out.contains("✗ failed            1.1"), "{out}");
