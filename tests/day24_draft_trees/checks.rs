@@ -435,7 +435,7 @@ fn a_greedy_walk_by_hand(day: &Day) -> Outcome {
         )?;
     }
     let spread = [0.1, 0.2, 0.4, 0.3].map(|p: f32| p);
-    let got = (day.greedy)(&tree(0, &[(0, 3), (0, 2)]), &mut |_| Ok(spread.to_vec()));
+    let got = (day.greedy)(&crate::tree(0, &[(0, 3), (0, 2)]), &mut |_| Ok(spread.to_vec()));
     equal(
         "3 and 2 follow 0; after every node, 2 is the most likely, then 3",
         got,
@@ -1162,7 +1162,7 @@ fn typical_acceptance_by_hand(day: &Day) -> Outcome {
     let got = (day.typical)(&tree, 0.35, 2.0, &mut |_| Ok(p.clone()));
     equal(&format!("{what}; ε = .35, δ = 2"), got, &Walk { path: vec![0], next: 7 })?;
     let got =
-        (day.typical)(&tree(9, &[(0, 1), (1, 3), (2, 4)]), 0.09, 0.2, &mut |_| {
+        (day.typical)(&crate::tree(9, &[(0, 1), (1, 3), (2, 4)]), 0.09, 0.2, &mut |_| {
             Ok(p.clone())
         });
     equal(
