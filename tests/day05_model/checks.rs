@@ -21,7 +21,7 @@ use candecode_engine::operations::plain;
 use candle_core::{DType, Error, Module, Result, Tensor};
 use frame::{
     close, device, equal, equal_tokens, for_candle_nn, golden, golden_json, models_dir, ops,
-    oracle, Keep, Likely, Outcome, Random,
+    small_model, Keep, Likely, Outcome, Random,
 };
 
 // The tolerance the course promises. Logits are sums of 192 products of numbers up to 20; torch and
@@ -209,7 +209,7 @@ fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
 
 /// Loads the weights of a model for [`load`] into the crate's structs.
 fn transformer(name: &str, dtype: DType) -> Result<Transformer> {
-    let dir = if name.starts_with("tiny") { oracle(name) } else { models_dir()?.join(name) };
+    let dir = if name.starts_with("tiny") { small_model(name) } else { models_dir()?.join(name) };
     let message = |e: anyhow::Error| Error::Msg(format!("{e:#}"));
     let config = candecode_formats::read_config(&dir).map_err(message)?;
     let weights = candecode_formats::open_weights(&dir, dtype, &device()?).map_err(message)?;

@@ -13,7 +13,7 @@ mod day06_generate;
 use candecode::kit::{Model, NoCache, Step, Tokenizer};
 use candle_core::{bail, Device, Error, IndexOp, Result, Tensor};
 use frame::{
-    close, equal, equal_tokens, golden, golden_json, oracle, refused, tokenizer, Fake, Likely,
+    close, equal, equal_tokens, golden, golden_json, refused, small_model, tokenizer, Fake, Likely,
     Outcome, Random, Recall,
 };
 
@@ -312,7 +312,7 @@ fn words(pieces: &[&str]) -> Vec<String> {
 /// Returns a small tokenizer with Llama 2's decoder: `▁` is a space, a byte can be a token, and a
 /// leading space is stripped.
 fn sentencepiece() -> Result<Tokenizer> {
-    let dir = oracle("sentencepiece");
+    let dir = small_model("sentencepiece");
     candecode_formats::read_tokenizer(&dir).map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
@@ -355,7 +355,7 @@ fn without_a_prompt_the_text_starts_fresh(day: &Day) -> Outcome {
 /// Returns a small byte-fallback tokenizer like Llama 2's: three special tokens, all bytes, and
 /// some pieces.
 fn byte_fallback() -> Result<Tokenizer> {
-    let dir = oracle("sentencepiece");
+    let dir = small_model("sentencepiece");
     let read = std::fs::read(dir.join("tokenizer.json"))?;
     let mut json: serde_json::Value = serde_json::from_slice(&read).map_err(Error::wrap)?;
     let bytes = (0..=255).map(|byte| format!("<0x{byte:02X}>"));

@@ -18,7 +18,7 @@ use candecode::kit::{
     ProcessorInput, Request, SamplingParams, Tokenizer, View,
 };
 use candle_core::{bail, Device, Error, Result, Tensor};
-use frame::{close, ensure, equal, golden_json, model, oracle, refused, tokenizer};
+use frame::{close, ensure, equal, golden_json, model, refused, small_model, tokenizer};
 use frame::{Fake, Likely, Outcome, Random, Recall};
 use std::cell::RefCell;
 
@@ -545,7 +545,7 @@ fn two_eos_ids_need_three_candidates_per_beam(day: &Day) -> Outcome {
 }
 
 fn a_stop_string_is_found_after_the_prompt(day: &Day) -> Outcome {
-    let dir = oracle("sentencepiece");
+    let dir = small_model("sentencepiece");
     let tokenizer =
         candecode_formats::read_tokenizer(&dir).map_err(|e| Error::Msg(format!("{e:#}")))?;
     let size = tokenizer.vocab_size();

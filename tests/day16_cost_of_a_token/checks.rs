@@ -14,7 +14,9 @@ mod day16_cost_of_a_token;
 
 use candecode::kit::ModelConfig;
 use candle_core::{Device, Error, Result};
-use frame::{equal, models_dir, near, refused, refused_calmly, Likely, Outcome, Random};
+use frame::{
+    equal, models_dir, near, refused, refused_calmly, small_model, Likely, Outcome, Random,
+};
 
 // Sums and products of a few exact f64 numbers in a different order: an error of a few times 1e-16.
 const TOLERANCE: f64 = 1e-9;
@@ -278,13 +280,12 @@ fn the_head_counts_and_the_table_does_not(day: &Day) -> Outcome {
 }
 
 fn the_count_matches_the_models_files(day: &Day) -> Outcome {
-    let oracle = models_dir()?.join("../tests/oracle");
     let folders = [
         (models_dir()?.join("story-3m"), ""),
         (models_dir()?.join("story-gpt2-1m"), "wpe"),
-        (oracle.join("tiny-llama"), "embed_tokens"),
-        (oracle.join("tiny-qwen2"), "embed_tokens"),
-        (oracle.join("tiny-qwen3"), "embed_tokens"),
+        (small_model("tiny-llama"), "embed_tokens"),
+        (small_model("tiny-qwen2"), "embed_tokens"),
+        (small_model("tiny-qwen3"), "embed_tokens"),
     ];
     for (folder, looked_up) in folders {
         let config =

@@ -1162,9 +1162,12 @@ fn typical_acceptance_by_hand(day: &Day) -> Outcome {
     let got = (day.typical)(&tree, 0.35, 2.0, &mut |_| Ok(p.clone()));
     equal(&format!("{what}; ε = .35, δ = 2"), got, &Walk { path: vec![0], next: 7 })?;
     let got =
-        (day.typical)(&crate::tree(9, &[(0, 1), (1, 3), (2, 4)]), 0.09, 0.2, &mut |_| {
-            Ok(p.clone())
-        });
+        (day.typical)(
+            &crate::tree(9, &[(0, 1), (1, 3), (2, 4)]),
+            0.09,
+            0.2,
+            &mut |_| Ok(p.clone()),
+        );
     equal(
         "9 1 3 4 in a chain, the same p; ε = .09, δ = .2",
         got,

@@ -29,25 +29,16 @@ pub fn device() -> Result<Device> {
     })
 }
 
-/// Returns the folder `tests/`, which is this package or near it: other packages compile this
-/// file, too.
-fn tests() -> PathBuf {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut near = package.ancestors().map(|folder| folder.join("tests"));
-    near.find(|tests| tests.join("frame").is_dir()).unwrap_or_default()
+/// Returns the folder of a small model that tests share, or of the tokenizer `sentencepiece`.
+pub fn small_model(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/testing/models").join(name)
 }
 
-/// Returns the path of a file in `tests/oracle/`, which holds what several days share.
-pub fn oracle(file: &str) -> PathBuf {
-    tests().join("oracle").join(file)
-}
-
-/// Reads a file of the oracle for a day, `tests/dayNN_*/oracle.{json,safetensors}`; for anything
-/// else, `tests/oracle/NAME.{json,safetensors}`.
-fn read(name: &str, extension: &str) -> Result<Vec<u8>> {
-    let mut path = oracle(&format!("{name}.{extension}"));
-    for folder in std::fs::read_dir(tests())?.flatten() {
-        if folder.file_name().to_string_lossy().starts_with(&format!("{name}_")) {
+/// Reads a file of a day's oracle, `tests/dayNN_*/oracle.{json,safetensors}`.
+fn read(day: &str, extension: &str) -> Result<Vec<u8>> {
+    let mut path = PathBuf::from(day);
+    for folder in std::fs::read_dir(env!("CARGO_MANIFEST_DIR"))?.flatten() {
+        if folder.file_name().to_string_lossy().starts_with(&format!("{day}_")) {
             path = folder.path().join("oracle").with_extension(extension);
         }
     }

@@ -23,7 +23,7 @@ mod witness;
 pub use compare::{bits_equal, close, ensure, equal, equal_tokens, near, refused, refused_calmly};
 pub use fake::{Fake, Script};
 pub use golden::{
-    device, for_candle_nn, golden, golden_json, model, model_of, models_dir, ops, oracle,
+    device, for_candle_nn, golden, golden_json, model, model_of, models_dir, ops, small_model,
     tokenizer, Random,
 };
 pub use keep::Keep;
