@@ -202,7 +202,7 @@ fn without_attention(layer: &DecoderLayer) -> Result<DecoderLayer> {
     Ok(layer)
 }
 
-/// Loads a story model, or a small random one from `tests/oracle/`.
+/// Loads a story model, or a small random one.
 fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
     (day.build)(transformer(name, dtype)?)
 }

@@ -322,7 +322,7 @@ fn sentencepiece_ids(tokens: &[&str]) -> Result<Vec<u32>> {
     let id = |token: &&str| {
         let mut ids = 0..tokenizer.vocab_size() as u32;
         ids.find(|id| tokenizer.piece(*id).as_deref() == Some(*token))
-            .ok_or_else(|| Error::Msg(format!("tests/oracle/sentencepiece has no token {token}")))
+            .ok_or_else(|| Error::Msg(format!("sentencepiece has no token {token}")))
     };
     tokens.iter().map(id).collect()
 }

@@ -149,7 +149,10 @@ impl Worker {
                     "the test program ended before this check did ({why})\n{}",
                     printed.last_lines()
                 );
-                Ran { end: Ended::Died(why), printed: String::new() }
+                // If it was short, the reason has all of it.
+                let is_long = printed.text().lines().count() > LAST_LINES;
+                let printed = if is_long { printed.text() } else { String::new() };
+                Ran { end: Ended::Died(why), printed }
             }
             None => {
                 let _ = self.child.kill();
@@ -215,6 +218,9 @@ fn listen(mut output: impl Read, to: &Sender<Said>) {
     let _ = to.send(Said { record: None, printed });
 }
 
+/// How many of the last lines of output explain that a process has ended.
+const LAST_LINES: usize = 8;
+
 /// What the code under test printed: the beginning and the end. The middle is dropped, or an
 /// infinite loop that prints would fill the memory.
 #[derive(Default)]
@@ -255,7 +261,7 @@ impl Printed {
     fn last_lines(&self) -> String {
         let text = self.text();
         let lines: Vec<&str> = text.lines().collect();
-        term::readable(&lines[lines.len().saturating_sub(8)..].join("\n"))
+        term::readable(&lines[lines.len().saturating_sub(LAST_LINES)..].join("\n"))
     }
 }
 
