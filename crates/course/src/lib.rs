@@ -20,5 +20,5 @@ pub use hints::Hints;
 pub use mistakes::{Mistake, Mistakes, Variant};
 pub use progress::Progress;
 pub use repo::Repo;
-pub use task::{checks_of_task, is_task_id, task_of_check, Task};
+pub use task::{checks_of_task, claim_of_check, is_task_id, task_of_check, Task};
 pub use usage::{usage, Usage};
