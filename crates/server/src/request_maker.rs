@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn rows_share_processors_while_one_of_them_runs() {
-        let files = ModelFiles::at(&hub::locate("story-230k", true).unwrap()).unwrap();
+        let files = ModelFiles::at(&hub::locate("story-230k", None).unwrap()).unwrap();
         let (device, format) = (Device::Cpu, load::own_format(&files, &Device::Cpu));
         let ops = operations::choose(None, &device);
         let model = load::load_files(&files, format, &device, &ops).unwrap();

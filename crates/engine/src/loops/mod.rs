@@ -1,7 +1,8 @@
 //! The days' generation loops as values: what each of them can do, and how to run it.
 //!
-//! Each loop has a file with its [`Loop`] and the function that runs it. A new loop is one such file
-//! and its line in [`LOOPS`]. All other code asks a loop what it can do, and never which day it is.
+//! Each loop has a file with its [`Loop`] and the function that runs it. A new loop is one such
+//! file, named here by `mod` and in [`LOOPS`]. All other code asks a loop what it can do, and never
+//! which day it is.
 
 mod day06;
 mod day07;
