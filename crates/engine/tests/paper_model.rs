@@ -24,7 +24,6 @@ use candecode_testing::root;
 use candle_core::{DType, Device, Result, Tensor};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 const WORDS: [&str; 5] = ["the", "cat", "and", "dog", "."];
 /// The sentence that the model writes after "the".
