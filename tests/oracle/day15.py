@@ -5,7 +5,7 @@ from common import margins, model, tokenizer
 PROMPTS = ["Once upon a time", "Lily and her dog", "Mia saw a", "One day, Tom found a big red ball in the park and he wanted to",
            "The old man", "Ben wanted to"]
 
-# The trace of `cargo xtask list --score`, as `trace` in crates/cli/src/score.rs: a prompt, and the number of new tokens.
+# The trace of `cargo xtask list --score`, as `trace` in crates/engine/src/score.rs: a prompt, and the number of new tokens.
 TRACE = [(list(range(300, 304 + i % 6)), 4 + 5 * i % 13 if i % 4 else 48 + 7 * i % 17) for i in range(24)]
 
 

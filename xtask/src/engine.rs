@@ -15,7 +15,7 @@ pub struct Program {
 /// The command `candecode`.
 pub const ENGINE: Program = Program { package: "candecode-cli", name: "candecode" };
 /// The server.
-pub const SERVER: Program = Program { package: "candecode-serve", name: "candecode-serve" };
+pub const SERVER: Program = Program { package: "candecode-server", name: "candecode-serve" };
 
 /// The days that use the reader's code, and the open tasks of days in progress, which don't.
 pub struct Mix {

@@ -3,10 +3,14 @@
 
 use candecode::kit::{device, pages, QuantType};
 use candecode_engine::generation_config::Settings;
+use candecode_engine::loops::{self, Loop};
 use candecode_engine::operations::Kernels;
+use candecode_engine::score::TraceLoop;
+use candecode_engine::CacheName;
 use candecode_formats::hub::DEFAULT_MODEL;
 use candle_core::DType;
-use clap::builder::{ArgPredicate, NonEmptyStringValueParser};
+use clap::builder::{ArgPredicate, NonEmptyStringValueParser, PossibleValue};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -62,12 +66,9 @@ pub struct Args {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 128,
-        default_value_if("chat", "true", "512"),
-        hide_default_value = true,
         value_parser = within(1..=TOKENS)
     )]
-    pub max_new_tokens: usize,
+    pub max_new_tokens: Option<usize>,
     /// The device to run on: cpu, metal or cuda
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: String,
@@ -82,11 +83,11 @@ pub struct Args {
     pub dtype: Option<DType>,
     /// Quantize the weights while loading them. A head shared with the embedding table is always
     /// q8_0
-    #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "dtype")]
+    #[arg(long, value_parser = quant_type(), value_name = "TYPE", conflicts_with = "dtype")]
     pub quantize: Option<QuantType>,
-    /// Number of tokens to generate before EOS or a stop token may end the text
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = within(0..=TOKENS))]
-    pub min_new_tokens: usize,
+    /// Number of tokens to generate before EOS or a stop token may end the text [default: 0]
+    #[arg(long, value_name = "N", value_parser = within(0..=TOKENS))]
+    pub min_new_tokens: Option<usize>,
     /// A string, or a special token such as <|im_end|>, that ends the text. May be repeated
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub stop: Vec<String>,
@@ -142,35 +143,27 @@ pub struct Args {
         help_heading = "Penalties"
     )]
     pub logit_bias: Vec<(u32, f32)>,
-    /// Number of beams; above 1 turns on beam search
+    /// Number of beams; above 1 turns on beam search [default: 1]
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 1,
         value_parser = within(1..=SEQUENCES),
         conflicts_with_all = ["sampling", "draft"],
         help_heading = "Beams"
     )]
-    pub num_beams: usize,
-    /// Number of samples or beams to return for each prompt
+    pub num_beams: Option<usize>,
+    /// Number of samples or beams to return for each prompt [default: 1]
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 1,
         value_parser = within(1..=SEQUENCES),
         conflicts_with = "draft",
         help_heading = "Beams"
     )]
-    pub num_return_sequences: usize,
-    /// Length penalty of beam search; above 0 favors long texts
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 1.0,
-        requires = "num_beams",
-        help_heading = "Beams"
-    )]
-    pub length_penalty: f64,
+    pub num_return_sequences: Option<usize>,
+    /// Length penalty of beam search; above 0 favors long texts [default: 1]
+    #[arg(long, value_name = "X", requires = "num_beams", help_heading = "Beams")]
+    pub length_penalty: Option<f64>,
     /// When beam search may stop: true, false or never
     #[arg(
         long,
@@ -256,31 +249,24 @@ pub struct Args {
     /// A regular expression that the generated text must match, unless a stop string cuts it off
     #[arg(long, value_name = "REGEX", help_heading = "Guard rails")]
     pub allow_regex: Option<String>,
-    /// Maximum number of tokens in the scheduler's batch, for --loop day15
+    /// Maximum number of tokens in the scheduler's batch, for --loop day15 [default: 4096]
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 4096,
         value_parser = within(1..=BATCH),
-        requires = "loop_day",
+        requires = "day_loop",
         help_heading = "Cache"
     )]
-    pub max_batch_tokens: usize,
+    pub max_batch_tokens: Option<usize>,
     /// Recompute every position at every step
     #[arg(long, conflicts_with = "cache", help_heading = "Cache")]
     pub no_cache: bool,
     /// The kind of KV cache
     #[arg(long, value_name = "KIND", help_heading = "Cache")]
     pub cache: Option<CacheName>,
-    /// Positions per block of a paged cache: a divisor of 64
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 16,
-        value_parser = pages::parse_block_size,
-        help_heading = "Cache"
-    )]
-    pub block_size: usize,
+    /// Positions per block of a paged cache: a divisor of 64 [default: 16]
+    #[arg(long, value_name = "N", value_parser = pages::parse_block_size, help_heading = "Cache")]
+    pub block_size: Option<usize>,
     /// Number of blocks in a paged cache [default: as many as the run can need]
     #[arg(
         long = "num-gpu-blocks-override",
@@ -298,7 +284,7 @@ pub struct Args {
     #[arg(
         long,
         conflicts_with_all = [
-            "num_beams", "num_return_sequences", "draft", "format", "loop_day", "past_context",
+            "num_beams", "num_return_sequences", "draft", "format", "day_loop", "past_context",
             "top_logprobs",
         ],
         help_heading = "Chat"
@@ -326,7 +312,7 @@ pub struct Args {
         conflicts_with_all = [
             "device", "dtype", "quantize", "kernels", "cache", "no_cache", "num_blocks",
             "max_batch_tokens",
-            "loop_day", "draft", "template", "template_date", "rng", "top_logprobs", "num_beams",
+            "day_loop", "draft", "template", "template_date", "rng", "top_logprobs", "num_beams",
             "no_repeat_ngram", "penalty_window", "block_list", "block_ids", "past_context",
             "offline", "find", "count_ngrams",
         ],
@@ -360,12 +346,17 @@ pub struct Args {
     /// Print the models on this machine and their sizes, and exit
     #[arg(long)]
     pub models: bool,
-    /// The day whose loop runs: day6, day7, day10 to day13, day15, day21 or day24
-    #[arg(long = "loop", value_name = "DAY", value_parser = loop_day)]
-    pub loop_day: Option<usize>,
+    /// The day whose loop runs
+    #[arg(
+        long = "loop",
+        value_name = "DAY",
+        value_parser = Loop::parse,
+        help = format!("The day whose loop runs: {}", loops::names("or"))
+    )]
+    pub day_loop: Option<&'static Loop>,
     /// Replay the trace of `cargo xtask list --score` with this day's loop, and exit
-    #[arg(long, value_name = "DAY", hide = true)]
-    pub score: Option<usize>,
+    #[arg(long, value_name = "DAY", value_parser = TraceLoop::parse, hide = true)]
+    pub score: Option<&'static TraceLoop>,
 }
 
 impl Args {
@@ -396,10 +387,51 @@ impl Args {
         self.draft_tree.is_some() || self.medusa.is_some()
     }
 
+    /// Returns the maximum number of tokens to generate.
+    pub fn max_new_tokens(&self) -> usize {
+        self.max_new_tokens.unwrap_or(if self.chat { 512 } else { 128 })
+    }
+
+    /// Returns the number of beams. 1: no beam search.
+    pub fn num_beams(&self) -> usize {
+        self.num_beams.unwrap_or(1)
+    }
+
+    /// Returns the number of samples or beams to return for each prompt.
+    pub fn num_return_sequences(&self) -> usize {
+        self.num_return_sequences.unwrap_or(1)
+    }
+
+    /// Returns the number of sequences to run for each prompt. A beam search is one.
+    pub fn samples(&self) -> usize {
+        if self.num_beams() > 1 {
+            1
+        } else {
+            self.num_return_sequences()
+        }
+    }
+
+    /// Returns the number of positions in a block of a paged cache.
+    pub fn block_size(&self) -> usize {
+        self.block_size.unwrap_or(16)
+    }
+
+    /// Returns the maximum number of tokens in the scheduler's batch.
+    pub fn max_batch_tokens(&self) -> usize {
+        self.max_batch_tokens.unwrap_or(4096)
+    }
+
+    /// Returns the cache for this loop. None: no cache.
+    pub fn cache(&self, day_loop: &Loop) -> Option<CacheName> {
+        if self.no_cache {
+            None
+        } else {
+            self.cache.or(day_loop.cache)
+        }
+    }
+
     /// Returns the settings that a model's `generation_config.json` may ask for, too.
     pub fn settings(&self) -> Settings {
-        let given = |value: f64, default: f64| (value != default).then_some(value);
-        let default_new = if self.chat { 512.0 } else { 128.0 };
         Settings {
             temperature: self.temperature,
             top_k: self.top_k.map(|k| k as f64),
@@ -407,10 +439,10 @@ impl Args {
             min_p: self.min_p,
             repetition_penalty: self.repetition_penalty.map(f64::from),
             no_repeat_ngram: self.no_repeat_ngram.map(|n| n as f64),
-            num_beams: given(self.num_beams as f64, 1.0),
-            num_return_sequences: given(self.num_return_sequences as f64, 1.0),
-            length_penalty: given(self.length_penalty, 1.0),
-            max_new_tokens: given(self.max_new_tokens as f64, default_new),
+            num_beams: self.num_beams.map(|n| n as f64),
+            num_return_sequences: self.num_return_sequences.map(|n| n as f64),
+            length_penalty: self.length_penalty,
+            max_new_tokens: self.max_new_tokens.map(|n| n as f64),
         }
     }
 
@@ -434,12 +466,20 @@ fn within(range: RangeInclusive<i64>) -> impl Fn(&str) -> Result<usize, String> 
     }
 }
 
-/// Parses a value of `--loop`.
-fn loop_day(text: &str) -> Result<usize, String> {
-    match text.strip_prefix("day").unwrap_or(text).parse() {
-        Ok(day @ (6 | 7 | 10..=13 | 15 | 21 | 24)) => Ok(day),
-        _ => Err("the loops are day6, day7, day10 to day13, day15, day21 and day24".to_string()),
-    }
+/// Parses a value of `--quantize`.
+fn quant_type() -> impl TypedValueParser<Value = QuantType> {
+    let names = [
+        PossibleValue::new("q8_0").help("A scale `d` and 32 signed bytes `q`: a number is `d * q`"),
+        PossibleValue::new("q4_0").help(
+            "A scale `d` and 16 bytes of two numbers `q` from 0 to 15 each: a number is `d * (q - \
+             8)`. Byte `i` has number `i` in its lower four bits and number `i + 16` in its upper \
+             four",
+        ),
+    ];
+    PossibleValuesParser::new(names).map(|name| match &*name {
+        "q8_0" => QuantType::Q8_0,
+        _ => QuantType::Q4_0,
+    })
 }
 
 /// A value of `--draft-tree`: the number of children at each depth.
@@ -548,20 +588,6 @@ pub enum Early {
     False,
     /// Stop when it couldn't at any length.
     Never,
-}
-
-/// `--cache`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum CacheName {
-    /// Grows by concatenation.
-    Dynamic,
-    /// Allocated once, for the whole context.
-    Static,
-    /// Keeps only the last positions, as many as the context has. Past the context, that isn't the
-    /// same algorithm. RoPE models only.
-    Sliding,
-    /// Blocks from one pool. Several texts share one row of tokens (day 21).
-    Paged,
 }
 
 /// `--past-context`.

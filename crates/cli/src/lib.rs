@@ -13,6 +13,5 @@ pub mod memory_need;
 pub mod output;
 pub mod plan;
 pub mod run;
-pub mod score;
 pub mod text_input;
 pub mod weight_format;

@@ -1,163 +1,172 @@
-//! Turns flags into a plan: which loop, processors and sampler to use. Nothing is loaded yet. Rules
-//! about combinations of flags alone are in [`flags`](crate::flags), where clap checks them.
+//! From flags to the loop that runs and its settings. Nothing is loaded yet. Rules about
+//! combinations of flags alone are in [`flags`](crate::flags), where clap checks them.
 
-use crate::flags::{Args, CacheName, Early, PastContextName, RngKind};
+use crate::flags::{Args, Early, PastContextName, RngKind};
 use crate::text_input;
 use anyhow::{ensure, Result};
 use candecode::kit::error::{quoted, shown, usage};
 use candecode::kit::note::note;
-use candecode::kit::{BeamParams, EarlyStopping, Model as _, PastContext, SamplingParams};
-use candecode_engine::loops::{LoopPlan, TreePlan};
+use candecode::kit::{BeamParams, EarlyStopping, PastContext, SamplingParams};
+use candecode_engine::loops::{Ability, Ask, Loop};
 use candecode_engine::operations::Kernels;
-use candecode_engine::requests::{self, Processors};
-use candecode_engine::Engine;
+use candecode_engine::{requests, CacheName};
 use candecode_formats::hub;
 use candle_core::DType;
 
-/// The plan for a run, derived from the flags.
-pub struct Plan {
-    /// The day of the loop to run.
-    pub day: usize,
-    /// Total number of sequences: prompts times samples.
-    pub rows: usize,
-    /// Sampling parameters of every request.
-    pub params: SamplingParams,
+/// Checks the flags, and returns the loop to run and the parameters of every request.
+///
+/// # Errors
+/// If a value is out of range, values don't work together, or the loop can't take a flag.
+pub fn plan(args: &Args, prompts: usize) -> Result<(&'static Loop, SamplingParams)> {
+    let params = sampling_params(args)?;
+    let asks = asks(args, prompts);
+    let day_loop = match args.day_loop {
+        Some(named) => named.check(&asks).map(|()| named)?,
+        None => Loop::smallest(&asks)?,
+    };
+    check(args, day_loop, &params)?;
+    requests::check(&params)?; // reject bad parameters before a model is loaded
+    Ok((day_loop, params))
 }
 
-impl Plan {
-    /// Creates the plan from the flags and the number of prompts.
-    ///
-    /// # Errors
-    /// If a value is out of range, or values don't work together.
-    pub fn new(args: &Args, prompts: usize) -> Result<Self> {
-        let params = sampling_params(args)?;
-        let samples = if args.num_beams > 1 { 1 } else { args.num_return_sequences };
-        let rows = prompts * samples;
-        let plan = Self { day: loop_day(args, rows, &params)?, rows, params };
-        plan.check(args)?;
-        requests::check(&plan.params)?; // reject bad parameters before a model is loaded
-        Ok(plan)
-    }
+/// Returns the flags that not every loop can take, and what they ask for. Those that decide which
+/// loop runs come first.
+fn asks(args: &Args, prompts: usize) -> Vec<Ask> {
+    let trees = args.draft_trees();
+    let beams = args.num_beams() > 1;
+    let together = prompts > 1 && !beams && !args.drafts();
+    let cache = |name| args.cache == Some(name);
+    // A chat without a cache runs the same loop.
+    let no_cache = args.no_cache && !args.chat;
+    let warm = args.temperature.is_some_and(|temperature| temperature != 0.0);
+    let window = args.past_context == PastContextName::Window;
+    let torch = args.rng == Some(RngKind::Torch);
+    let asks = [
+        (args.draft_tree.is_some(), "--draft-tree", Ability::DraftTrees),
+        (args.medusa.is_some(), "--medusa", Ability::DraftTrees),
+        (!trees && args.draft_model.is_some(), "--draft-model", Ability::Drafts),
+        (!trees && args.draft_ngram.is_some(), "--draft-ngram", Ability::Drafts),
+        (!trees && args.draft_table.is_some(), "--draft-table", Ability::Drafts),
+        (beams, "--num-beams", Ability::Beams),
+        (args.samples() > 1, "--num-return-sequences", Ability::Batches),
+        (together, SEVERAL_PROMPTS, Ability::Batches),
+        (args.chat, "--chat", Ability::Chat),
+        (no_cache, "--no-cache", Ability::NoCache),
+        (cache(CacheName::Dynamic), "--cache dynamic", Ability::Cache(CacheName::Dynamic)),
+        (cache(CacheName::Static), "--cache static", Ability::Cache(CacheName::Static)),
+        (cache(CacheName::Sliding), "--cache sliding", Ability::Cache(CacheName::Sliding)),
+        (cache(CacheName::Paged), "--cache paged", Ability::Cache(CacheName::Paged)),
+        (warm, "--temperature", Ability::Sampling),
+        (args.top_k.is_some(), "--top-k", Ability::Sampling),
+        (args.top_p.is_some(), "--top-p", Ability::Sampling),
+        (args.min_p.is_some(), "--min-p", Ability::Sampling),
+        (torch, "--rng torch", Ability::TorchStream),
+        (args.min_new_tokens.is_some(), "--min-new-tokens", Ability::Processors),
+        (!args.stop.is_empty(), "--stop", Ability::Processors),
+        (!args.stop_token_ids.is_empty(), "--stop-token-ids", Ability::Processors),
+        (args.repetition_penalty.is_some(), "--repetition-penalty", Ability::Processors),
+        (args.presence_penalty.is_some(), "--presence-penalty", Ability::Processors),
+        (args.frequency_penalty.is_some(), "--frequency-penalty", Ability::Processors),
+        (args.no_repeat_ngram.is_some(), "--no-repeat-ngram", Ability::Processors),
+        (!args.logit_bias.is_empty(), "--logit-bias", Ability::Processors),
+        (!args.block.is_empty(), "--block", Ability::Processors),
+        (args.block_file.is_some(), "--block-file", Ability::Processors),
+        (!args.block_ids.is_empty(), "--block-ids", Ability::Processors),
+        (args.allow_regex.is_some(), "--allow-regex", Ability::Processors),
+        (window, "--past-context window", Ability::Window),
+        (args.top_logprobs.is_some(), "--top-logprobs", Ability::TopLogprobs),
+        (args.max_batch_tokens.is_some(), "--max-batch-tokens", Ability::BatchLimit),
+    ];
+    let given = asks.into_iter().filter(|(given, ..)| *given);
+    let ask = |(_, flag, ability)| Ask { flag, ability, required: flag != SEVERAL_PROMPTS };
+    given.map(ask).collect()
+}
 
-    /// Returns true if tokens are sampled rather than chosen greedily.
-    pub fn samples(&self) -> bool {
-        self.params.temperature != 0.0
-    }
+/// Stands for a flag in messages.
+const SEVERAL_PROMPTS: &str = "several prompts";
 
-    fn check(&self, args: &Args) -> Result<()> {
-        let draws = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
-        let draws = draws || args.seed.is_some() || args.rng.is_some();
-        let (beams, samples) = (args.num_beams, args.num_return_sequences);
-        let (least, most) = (args.min_new_tokens, args.max_new_tokens);
-        let window = args.past_context == PastContextName::Window;
-        let paged = args.cache == Some(CacheName::Paged);
-        let one_text = self.day == 7 || self.day == 10;
-        let on_metal = cfg!(feature = "metal") && args.device == "metal";
-        let mine = args.kernels == Some(Kernels::Mine);
-        let reads = matches!(args.dtype, None | Some(DType::F32))
-            || (args.dtype == Some(DType::BF16) && !on_metal);
-        let asks = args.chat || (hub::is_instruct(&args.model) && !args.raw);
-        for (fine, message) in [
-            (
-                args.temperature != Some(0.0) || !draws,
-                "--temperature 0 means greedy decoding, which doesn't sample; leave out --top-k, \
-                 --top-p, --min-p, --seed and --rng",
-            ),
-            (
-                beams == 1 || samples <= beams,
-                "--num-return-sequences is more than --num-beams; lower it or use more beams",
-            ),
-            (args.length_penalty.is_finite(), "--length-penalty must be a finite number"),
-            (
-                samples == 1 || beams > 1 || self.samples(),
-                "--num-return-sequences without sampling or beams would give the same text again; \
-                 add --temperature or --num-beams",
-            ),
-            (least <= most, "--min-new-tokens is more than --max-new-tokens; lower it"),
-            (
-                args.cache != Some(CacheName::Sliding) || (self.day == 10 && !args.chat && !window),
-                "--cache sliding is for one prompt only; beams, batches, drafts, chats and \
-                 --past-context window need the earlier positions",
-            ),
-            (
-                !paged || [10, 11, 13, 21].contains(&self.day),
-                "--cache paged is for the loops of days 10, 11, 13 and 21",
-            ),
-            (
-                paged || self.day == 21 || (args.num_blocks.is_none() && args.block_size == 16),
-                "--block-size and --num-gpu-blocks-override need a paged cache; add --cache paged",
-            ),
-            (
-                !window || one_text,
-                "--past-context window is for one prompt only, without beams, drafts or batches",
-            ),
-            (
-                args.top_logprobs.is_none() || [7, 10, 12, 15, 21].contains(&self.day),
-                "--top-logprobs is for the loops of days 7, 10, 12, 15 and 21",
-            ),
-            (
-                args.rng != Some(RngKind::Torch) || ![13, 15, 24].contains(&self.day),
-                "--rng torch uses a single random stream for a whole static batch; drafts and the \
-                 scheduler need --rng chacha",
-            ),
-            (
-                args.max_batch_tokens == 4096 || self.day == 15,
-                "--max-batch-tokens is for the scheduler; add --loop day15",
-            ),
-            (
-                !mine || args.device == "cpu" || on_metal,
-                "--kernels mine works only on the CPU; leave out --device",
-            ),
-            (
-                !mine || reads,
-                "--kernels mine doesn't support this --dtype; leave --kernels or --dtype out",
-            ),
-            (
-                asks || (args.template_set.is_empty() && args.template_date.is_none()),
-                "--template-set and --template-date are for chat templates: cargo xtask chat, or \
-                 an instruct model without --raw",
-            ),
-        ] {
-            ensure!(fine, usage(message));
-        }
-        Ok(())
+/// Checks the values that must fit together, whichever loop runs.
+fn check(args: &Args, day_loop: &Loop, params: &SamplingParams) -> Result<()> {
+    let draws = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
+    let draws = draws || args.seed.is_some() || args.rng.is_some();
+    let (beams, samples) = (args.num_beams(), args.num_return_sequences());
+    let window = args.past_context == PastContextName::Window;
+    let paged = args.cache(day_loop) == Some(CacheName::Paged);
+    let on_metal = cfg!(feature = "metal") && args.device == "metal";
+    let mine = args.kernels == Some(Kernels::Mine);
+    let reads = matches!(args.dtype, None | Some(DType::F32))
+        || (args.dtype == Some(DType::BF16) && !on_metal);
+    let asks = args.chat || (hub::is_instruct(&args.model) && !args.raw);
+    for (fine, message) in [
+        (
+            args.temperature != Some(0.0) || !draws,
+            "--temperature 0 means greedy decoding, which doesn't sample; leave out --top-k, \
+             --top-p, --min-p, --seed and --rng",
+        ),
+        (
+            beams == 1 || samples <= beams,
+            "--num-return-sequences is more than --num-beams; lower it or use more beams",
+        ),
+        (
+            args.length_penalty.is_none_or(f64::is_finite),
+            "--length-penalty must be a finite number",
+        ),
+        (
+            samples == 1 || beams > 1 || params.temperature != 0.0,
+            "--num-return-sequences without sampling or beams would give the same text again; \
+             add --temperature or --num-beams",
+        ),
+        (
+            params.min_new_tokens <= params.max_new_tokens,
+            "--min-new-tokens is more than --max-new-tokens; lower it",
+        ),
+        (
+            args.cache != Some(CacheName::Sliding) || (!args.chat && !window),
+            "--cache sliding is for one prompt only; chats and --past-context window need the \
+             earlier positions",
+        ),
+        (
+            paged || (args.num_blocks.is_none() && args.block_size.is_none()),
+            "--block-size and --num-gpu-blocks-override need a paged cache; add --cache paged",
+        ),
+        (
+            !mine || args.device == "cpu" || on_metal,
+            "--kernels mine works only on the CPU; leave out --device",
+        ),
+        (
+            !mine || reads,
+            "--kernels mine doesn't support this --dtype; leave --kernels or --dtype out",
+        ),
+        (
+            asks || (args.template_set.is_empty() && args.template_date.is_none()),
+            "--template-set and --template-date are for chat templates: cargo xtask chat, or an \
+             instruct model without --raw",
+        ),
+    ] {
+        ensure!(fine, usage(message));
     }
+    Ok(())
+}
 
-    /// Returns the loop to run, with the processors for its parameters.
-    pub fn loops(&self, args: &Args, processors: Processors, engine: &Engine) -> LoopPlan {
-        let context = engine.model().config().max_position_embeddings;
-        let stride = (context / 4).max(1);
-        LoopPlan {
-            day: self.day,
-            params: self.params.clone(),
-            processors,
-            ops: engine.ops().clone(),
-            torch: args.rng == Some(RngKind::Torch),
-            past_context: match args.past_context {
-                PastContextName::Stop => PastContext::Stop,
-                PastContextName::Window => PastContext::Window { stride },
-            },
-            beams: BeamParams {
-                num_beams: args.num_beams,
-                num_return_sequences: args.num_return_sequences,
-                length_penalty: args.length_penalty,
-                early_stopping: match args.early_stopping {
-                    Early::True => EarlyStopping::True,
-                    Early::False => EarlyStopping::False,
-                    Early::Never => EarlyStopping::Never,
-                },
-            },
-            draft_ngram: args.draft_ngram.unwrap_or(2),
-            draft_table: None,
-            num_draft_tokens: args.num_draft_tokens,
-            tree: TreePlan {
-                shape: args.tree_shape(),
-                typical: args.typical_acceptance,
-                heads: None,
-            },
-            max_batch_tokens: args.max_batch_tokens,
-            top_logprobs: args.top_logprobs,
-        }
+/// Returns what happens at the end of the model's context.
+pub fn past_context(args: &Args, context: usize) -> PastContext {
+    match args.past_context {
+        PastContextName::Stop => PastContext::Stop,
+        PastContextName::Window => PastContext::Window { stride: (context / 4).max(1) },
+    }
+}
+
+/// Returns the parameters of a beam search.
+pub fn beam_params(args: &Args) -> BeamParams {
+    BeamParams {
+        num_beams: args.num_beams(),
+        num_return_sequences: args.num_return_sequences(),
+        length_penalty: args.length_penalty.unwrap_or(1.0),
+        early_stopping: match args.early_stopping {
+            Early::True => EarlyStopping::True,
+            Early::False => EarlyStopping::False,
+            Early::Never => EarlyStopping::Never,
+        },
     }
 }
 
@@ -168,7 +177,7 @@ fn sampling_params(args: &Args) -> Result<SamplingParams> {
     let default_temperature = if filtered { 1.0 } else { 0.0 };
     let neutral = SamplingParams::default();
     Ok(SamplingParams {
-        max_new_tokens: args.max_new_tokens,
+        max_new_tokens: args.max_new_tokens(),
         temperature: args.temperature.unwrap_or(default_temperature),
         top_k: args.top_k,
         top_p: args.top_p.unwrap_or(neutral.top_p),
@@ -185,7 +194,7 @@ fn sampling_params(args: &Args) -> Result<SamplingParams> {
         block_ids: args.block_ids.iter().map(|ids| ids.0.clone()).collect(),
         allow_regex: args.allow_regex.clone(),
         logit_bias: args.logit_bias.clone(),
-        min_new_tokens: args.min_new_tokens,
+        min_new_tokens: args.min_new_tokens.unwrap_or(neutral.min_new_tokens),
         stop_token_ids: args.stop_token_ids.clone(),
         ..neutral
     })
@@ -249,48 +258,4 @@ pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
             Ok(args.prompt.clone())
         }
     }
-}
-
-/// Returns the day of the loop to run: the first one that can do what the flags ask for, or the one
-/// requested by `--loop`.
-fn loop_day(args: &Args, rows: usize, params: &SamplingParams) -> Result<usize> {
-    let drafts = args.drafts();
-    let smallest = match () {
-        () if args.draft_trees() => 24,
-        () if drafts => 13,
-        () if args.num_beams > 1 => 11,
-        () if rows > 1 && args.cache == Some(CacheName::Paged) => 21,
-        () if rows > 1 => 12,
-        // A chat always runs day 10's loop; with `--no-cache` it doesn't keep a cache.
-        () if args.no_cache && !args.chat => 7,
-        () => 10,
-    };
-    let Some(day) = args.loop_day else { return Ok(smallest) };
-    let batch = smallest == 12 || smallest == 21;
-    let alone = smallest == 7 || smallest == 10 || (batch && args.num_return_sequences == 1);
-    let able = match day {
-        6 => {
-            // Its loop is greedy and has no processors.
-            let max_new_tokens = params.max_new_tokens;
-            let plain = SamplingParams { max_new_tokens, ..SamplingParams::default() };
-            alone && args.cache.is_none() && *params == plain
-        }
-        7 => alone && args.cache.is_none(), // several prompts run one after another
-        10 => alone && !args.no_cache,
-        11 => (alone || smallest == 11) && params.temperature == 0.0,
-        12 => alone || batch,
-        13 | 24 => smallest == day,
-        21 => {
-            let paged = matches!(args.cache, None | Some(CacheName::Paged));
-            (alone || batch) && paged && !args.no_cache
-        }
-        _ => (alone || batch) && !args.no_cache,
-    };
-    ensure!(
-        able,
-        usage(format!(
-            "--loop day{day} cannot do what the other flags ask for; day {smallest}'s loop can"
-        ))
-    );
-    Ok(day)
 }

@@ -1,26 +1,26 @@
 //! The `candecode` command: runs what its flags ask for.
 
-use crate::flags::{Args, CacheName, Format};
+use crate::flags::{Args, Format, RngKind};
 use crate::output::{show, Output};
-use crate::plan::{prompt_texts, Plan};
+use crate::plan::{self, prompt_texts};
 use crate::weight_format::{self, weight_format, ModelLoad};
-use crate::{chat_terminal, endpoint, interrupt, memory_need};
-use crate::{score, text_input};
+use crate::{chat_terminal, endpoint, interrupt, memory_need, text_input};
 use anyhow::{anyhow, ensure, Context as _, Result};
 use candecode::kit::error::{describe, plain, shown, usage};
 use candecode::kit::note::note;
 use candecode::kit::units::bytes;
-use candecode::kit::{check_prompt, device, Model, PastContext, Tokenizer};
+use candecode::kit::{check_prompt, device, PastContext, SamplingParams, Tokenizer};
 use candecode_engine::chat::Chat;
 use candecode_engine::chat_template::{date, Message, Template};
 use candecode_engine::kernels;
-use candecode_engine::loops::{LoopPlan, Models};
+use candecode_engine::loops::{DraftSource, Drafts, Loop, Run};
 use candecode_engine::medusa::{self, HeadsFile};
 use candecode_engine::nan_trace::{explained, Watched};
 use candecode_engine::ngram_table::{self, NgramTable};
 use candecode_engine::operations::{self, Kernels};
 use candecode_engine::requests::{self, Processors};
-use candecode_engine::{credits, generation_config, load, memory_check, CacheKind, Engine};
+use candecode_engine::{credits, generation_config, load, memory_check, score};
+use candecode_engine::{CacheKind, CacheName, Engine};
 use candecode_formats::{hub, ModelFiles};
 use candle_core::{DType, Device};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -52,8 +52,8 @@ fn answer_without_model(args: &Args) -> Result<Option<u8>> {
         show(&hub::list()?)?;
         return Ok(Some(0));
     }
-    if let Some(day) = args.score {
-        show(&format!("{}\n", score::score(day)?))?;
+    if let Some(by) = args.score {
+        show(&format!("{}\n", score::score(by)?))?;
         return Ok(Some(0));
     }
     if args.find {
@@ -73,7 +73,10 @@ fn answer_without_model(args: &Args) -> Result<Option<u8>> {
 struct Asked<'a> {
     args: &'a Args,
     device: Device,
-    plan: Plan,
+    /// The loop to run.
+    day_loop: &'static Loop,
+    /// The sampling parameters of every request.
+    params: SamplingParams,
     files: ModelFiles,
     processors: Processors,
     /// The chat template, if this is a chat.
@@ -101,7 +104,7 @@ impl<'a> Asked<'a> {
         if args.prompt.is_empty() && !prompted && !args.chat {
             return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
         }
-        let mut plan = Plan::new(args, args.prompt.len().max(1))?;
+        let (day_loop, mut params) = plan::plan(args, args.prompt.len().max(1))?;
         if args.kernels == Some(Kernels::Mine) {
             operations::try_mine(args.dtype.unwrap_or(DType::F32))?;
         }
@@ -111,13 +114,13 @@ impl<'a> Asked<'a> {
         let template = if args.chat { Some(template(args, &files)?) } else { None };
         let asking = asking(args, &files)?;
         if let Some(template) = &asking {
-            plan.params.stop_token_ids.extend(template.end_of_turn(&tokenizer));
-            plan.params.stop.extend(template.stops.iter().cloned());
+            params.stop_token_ids.extend(template.end_of_turn(&tokenizer));
+            params.stop.extend(template.stops.iter().cloned());
         }
         let config = files.config();
-        requests::check_stops(&plan.params.stop, &tokenizer)?;
-        requests::special_stops(&mut plan.params, &tokenizer, config.vocab_size);
-        let processors = requests::processors(&plan.params, &tokenizer, config)?;
+        requests::check_stops(&params.stop, &tokenizer)?;
+        requests::special_stops(&mut params, &tokenizer, config.vocab_size);
+        let processors = requests::processors(&params, &tokenizer, config)?;
         let context = config.max_position_embeddings;
         let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };
         let prompts = prompts(args, &texts, &tokenizer, asking.as_ref(), context)?;
@@ -132,7 +135,8 @@ impl<'a> Asked<'a> {
         let asked = Self {
             args,
             device,
-            plan,
+            day_loop,
+            params,
             processors,
             template,
             prompts,
@@ -160,7 +164,7 @@ struct Loaded {
 impl Loaded {
     /// Step 3: checks that the run fits in memory, then loads the models.
     fn new(asked: &Asked, (tokenizer, draft_tokenizer): Tokenizers) -> Result<Self> {
-        let Asked { args, device, plan, files, prompts, .. } = asked;
+        let Asked { args, device, day_loop, files, prompts, .. } = asked;
         let format = weight_format(args, files, device)?;
         let mut loads = vec![ModelLoad { files, format, device }];
         if let Some(files) = &asked.draft_files {
@@ -169,13 +173,13 @@ impl Loaded {
         let mut context = files.config().max_position_embeddings;
         if let Some(room) = memory_check::available(device)? {
             let sizes: Vec<_> = loads.iter().map(ModelLoad::size).collect();
-            let need = memory_need::need(args, plan, &sizes, prompts, format.dtype(), device);
+            let need = memory_need::need(args, day_loop, &sizes, prompts, format.dtype(), device);
             need.check(room)?;
             context = need.longest(room).min(context);
         }
         let notes = loads.iter().filter_map(|load| weight_format::note(args, load));
         notes.for_each(|note| note!("{note}"));
-        let kind = |load: &ModelLoad| cache_kind(args, plan, prompts, load);
+        let kind = |load: &ModelLoad| cache_kind(args, day_loop, prompts, load);
         let engine = open(args, &loads[0], tokenizer, kind(&loads[0]))?;
         let drafter = loads.get(1).zip(draft_tokenizer);
         let drafter = drafter.map(|(load, tokenizer)| open(args, load, tokenizer, kind(load)));
@@ -201,8 +205,8 @@ impl Loaded {
 /// the exit code.
 fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
     interrupt::watch();
-    let Asked { args, plan, files, .. } = asked;
-    note!("{}", credits::credits(plan.day, device::name(&asked.device)));
+    let Asked { args, day_loop, files, .. } = asked;
+    note!("{}", credits::credits(day_loop.day, device::name(&asked.device)));
     if let Some(seed) = args.seed.filter(|seed| seed.drawn) {
         note!("note: --seed {} generates the same text again", seed.value);
     }
@@ -212,79 +216,97 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
         note!("{note}");
     }
     let engine = &loaded.engine;
-    let mut loops = plan.loops(args, asked.processors, engine);
-    loops.draft_table = asked.draft_table;
-    loops.tree.heads = asked.heads.map(|heads| heads.into_heads(engine.model())).transpose()?;
     let model = Watched::new(engine.model(), args.model.clone(), interrupt::asked);
     let draft_model = loaded.drafter.as_ref().map(|drafter| {
         let name = format!("--draft-model {}", args.draft_model.as_deref().unwrap_or_default());
         Watched::new(drafter.model(), name, interrupt::asked)
     });
-    let run = Run { args, loaded, model, draft_model, loops, questions: asked.questions };
+    let small = loaded.drafter.as_ref().zip(draft_model.as_ref());
+    let source = match (asked.heads, small, asked.draft_table) {
+        (Some(heads), ..) => DraftSource::Heads(heads.into_heads(engine.model())?),
+        (_, Some((engine, model)), _) => DraftSource::Model(engine, model),
+        (.., Some(table)) => DraftSource::Table(table),
+        _ => DraftSource::Ngrams(args.draft_ngram.unwrap_or(2)),
+    };
+    let run = Run {
+        day_loop,
+        engine,
+        model: &model,
+        params: asked.params,
+        processors: asked.processors,
+        torch_stream: args.rng == Some(RngKind::Torch),
+        top_logprobs: args.top_logprobs,
+        past_context: plan::past_context(args, files.config().max_position_embeddings),
+        beams: plan::beam_params(args),
+        drafts: args.drafts().then(|| Drafts {
+            source,
+            num_tokens: args.num_draft_tokens,
+            tree_shape: args.tree_shape(),
+            typical: args.typical_acceptance,
+        }),
+        max_batch_tokens: args.max_batch_tokens(),
+    };
     if let Some(template) = asked.template {
-        return run.chat(template);
+        return chat(args, &run, template, loaded.context);
     }
-    if [12, 15, 21].contains(&run.loops.day) {
-        let samples = plan.rows / asked.prompts.len();
-        let rows = asked.prompts.into_iter().flat_map(|prompt| vec![prompt; samples]);
-        run.some(&rows.collect::<Vec<_>>(), 0)?;
+    let watched: Vec<_> = std::iter::once(&model).chain(&draft_model).collect();
+    let load_s = loaded.load_s;
+    let shown = Shown { args, run, watched, load_s, questions: asked.questions };
+    if day_loop.takes_batches() {
+        let rows = asked.prompts.into_iter().flat_map(|prompt| vec![prompt; args.samples()]);
+        shown.some(&rows.collect::<Vec<_>>(), 0)?;
     } else {
         for (number, prompt) in asked.prompts.iter().enumerate() {
             if !interrupt::asked() {
-                run.some(std::slice::from_ref(prompt), number)?;
+                shown.some(std::slice::from_ref(prompt), number)?;
             }
         }
     }
     Ok(if interrupt::asked() { 130 } else { 0 })
 }
 
-/// A run of the command: the flags, the models, and the loop to run.
-struct Run<'a> {
+/// Chats until the input ends, in at most `context` tokens. Returns the exit code.
+fn chat(args: &Args, run: &Run, template: Template, context: usize) -> Result<u8> {
+    let tokenizer = run.engine.tokenizer();
+    let mut request = run.request(&[], 0);
+    request.eos_token_ids.extend(template.end_of_turn(tokenizer));
+    request.stop_strings.extend(template.stops.iter().cloned());
+    let most = run.model.config().max_position_embeddings;
+    if context < most {
+        note!("note: memory has room for {context} tokens; the model's context is {most}");
+    }
+    let cached = run.engine.new_cached(run.model)?;
+    let chat = Chat::new(cached, tokenizer, template, context);
+    let mut chat = chat_terminal::LocalChat::new(chat, request, args)?;
+    chat_terminal::talk(&mut chat, args.stats)
+}
+
+/// A run whose output is shown.
+struct Shown<'a> {
     args: &'a Args,
-    loaded: &'a Loaded,
-    model: Watched<'a>,
-    draft_model: Option<Watched<'a>>,
-    loops: LoopPlan,
+    run: Run<'a>,
+    /// The run's model, and the draft model if there is one.
+    watched: Vec<&'a Watched<'a>>,
+    /// Load time, in seconds.
+    load_s: f64,
     /// The prompts as typed, if a chat template was applied to them.
     questions: Option<Vec<String>>,
 }
 
-impl Run<'_> {
-    /// Chats until the input ends. Returns the exit code.
-    fn chat(&self, template: Template) -> Result<u8> {
-        let (engine, context) = (&self.loaded.engine, self.loaded.context);
-        let mut request = self.loops.request(&self.model, &[], 0);
-        request.eos_token_ids.extend(template.end_of_turn(engine.tokenizer()));
-        request.stop_strings.extend(template.stops.iter().cloned());
-        let most = self.model.config().max_position_embeddings;
-        if context < most {
-            note!("note: memory has room for {context} tokens; the model's context is {most}");
-        }
-        let cached = engine.new_cached(&self.model)?;
-        let chat = Chat::new(cached, engine.tokenizer(), template, context);
-        let mut chat = chat_terminal::LocalChat::new(chat, request, self.args)?;
-        chat_terminal::talk(&mut chat, self.args.stats)
-    }
-
+impl Shown<'_> {
     /// Runs the loop once for these prompts. The first of them is prompt number `first`.
     fn some(&self, prompts: &[Vec<u32>], first: usize) -> Result<()> {
-        let Self { args, loaded, loops, .. } = self;
-        let questions = self.questions.as_deref();
-        let (engine, load_s, beams) = (&loaded.engine, loaded.load_s, loops.day == 11);
-        let mut out = Output::new(args, engine, prompts, load_s, first, beams, questions)?;
-        // One prefill, then one step per token of every row. Beams, drafts and the scheduler work
-        // differently.
-        let stops = loops.past_context == PastContext::Stop;
-        let plain_steps = [10, 12].contains(&loops.day) && !args.no_cache;
-        out.predicted = (plain_steps && stops).then(|| loaded.engine.model());
-        let drafter = loaded.drafter.as_ref().zip(self.draft_model.as_ref());
-        let models = Models {
-            engine: &loaded.engine,
-            model: &self.model,
-            drafter: drafter.map(|(engine, model)| (engine, model as &dyn Model)),
-        };
-        let run = || loops.run(models, prompts, first, &mut |token| out.token(token));
-        let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let Self { args, run, watched, load_s, .. } = self;
+        let Run { day_loop, engine, .. } = run;
+        let (questions, searches) = (self.questions.as_deref(), day_loop.searches());
+        let mut out = Output::new(args, engine, prompts, *load_s, first, searches, questions)?;
+        let stops = run.past_context == PastContext::Stop;
+        let predictable = day_loop.predictable && engine.cache.is_some() && stops;
+        out.predicted = predictable.then(|| engine.model());
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            run.run(prompts, first, &mut |token| out.token(token))
+        }));
+        let done = done.unwrap_or_else(|panic| {
             out.break_line(); // the panic may be an unfinished task
             resume_unwind(panic)
         });
@@ -293,14 +315,12 @@ impl Run<'_> {
             Err(_) if interrupt::asked() => {}
             Err(error) => {
                 out.break_line();
-                let models: Vec<_> =
-                    std::iter::once(&self.model).chain(&self.draft_model).collect();
-                let nan = models.iter().any(|model| model.computed_nan());
+                let nan = watched.iter().any(|model| model.computed_nan());
                 let texts = if nan { out.so_far() } else { Vec::new() };
-                return Err(explained(error, &models, &texts, loops.day != 11));
+                return Err(explained(error, watched, &texts, !searches));
             }
         }
-        let context = self.model.config().max_position_embeddings;
+        let context = run.model.config().max_position_embeddings;
         let cut = stops && args.cache != Some(CacheName::Sliding) && out.ended_at_context(context);
         let failure = self.failure(&out);
         out.finish()?;
@@ -319,7 +339,7 @@ impl Run<'_> {
             out.texts.iter().zip(out.so_far()).filter(|(text, _)| text.error.is_some());
         let (text, so_far) = failed.next()?;
         let error = anyhow!("{}{}", so_far.which, text.error.as_deref().unwrap_or_default());
-        let error = explained(error, &[&self.model], &[so_far], true);
+        let error = explained(error, &self.watched[..1], &[so_far], true);
         Some(match failed.count() {
             0 => error,
             more => anyhow!("{} ({} texts failed)", describe(&error), more + 1),
@@ -327,36 +347,32 @@ impl Run<'_> {
     }
 }
 
-/// Returns the kind of cache that the flags ask for. Unless the flags give its size, a pool of
-/// blocks has room for every text at its full length, plus one block per text to copy into. Beams
-/// get twice as much, because a step forks all of them before it releases any.
+/// Returns the kind of cache for this loop. Unless the flags give its size, a pool of blocks has
+/// room for every row at its full length, plus one block per row to copy into.
 fn cache_kind(
     args: &Args,
-    plan: &Plan,
+    day_loop: &Loop,
     prompts: &[Vec<u32>],
     load: &ModelLoad,
 ) -> Option<CacheKind> {
     let context = load.files.config().max_position_embeddings;
-    match args.cache {
-        _ if args.no_cache => None,
-        Some(CacheName::Static) => Some(CacheKind::Static(context)),
-        Some(CacheName::Sliding) => Some(CacheKind::Sliding(context)),
-        Some(CacheName::Paged) => Some(paged_kind(args, plan, prompts, context)),
-        None if plan.day == 21 => Some(paged_kind(args, plan, prompts, context)),
-        _ => Some(CacheKind::Dynamic),
-    }
-}
-
-fn paged_kind(args: &Args, plan: &Plan, prompts: &[Vec<u32>], context: usize) -> CacheKind {
-    let block_size = args.block_size;
-    let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
-    let positions = match args.chat {
-        true => context,
-        false => longest.saturating_add(args.max_new_tokens).min(context),
-    };
-    let rows = if plan.day == 11 { 2 * args.num_beams } else { plan.rows };
-    let num_blocks = rows * (positions.div_ceil(block_size) + 1);
-    CacheKind::Paged { block_size, num_blocks: args.num_blocks.unwrap_or(num_blocks) }
+    Some(match args.cache(day_loop)? {
+        CacheName::Dynamic => CacheKind::Dynamic,
+        CacheName::Static => CacheKind::Static(context),
+        CacheName::Sliding => CacheKind::Sliding(context),
+        CacheName::Paged => {
+            let block_size = args.block_size();
+            let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
+            let positions = match args.chat {
+                true => context,
+                false => longest.saturating_add(args.max_new_tokens()).min(context),
+            };
+            let sequences = prompts.len() * args.samples();
+            let rows = day_loop.rows_in_pool(sequences, args.num_beams());
+            let num_blocks = rows * (positions.div_ceil(block_size) + 1);
+            CacheKind::Paged { block_size, num_blocks: args.num_blocks.unwrap_or(num_blocks) }
+        }
+    })
 }
 
 /// Creates an engine from a model's files.

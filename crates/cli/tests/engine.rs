@@ -6,6 +6,7 @@ use candecode::day05_model::Norm;
 use candecode::day07_greedy::StopStrings;
 use candecode::kit::{FinishReason, Model as _, SamplingParams, Token, TokenIter};
 use candecode_engine::nan_trace::{first_nan, NanTrace};
+use candecode_engine::score::{score, TraceLoop};
 use candecode_engine::CacheKind;
 use candecode_engine::{load, operations, simple_generate, Completion, Engine};
 use candecode_formats::ModelFiles;
@@ -257,14 +258,14 @@ fn every_scored_loop_matches_transformers_at_the_expected_cost() {
     let oracle = std::fs::read_to_string("../../tests/oracle/day15.json").unwrap();
     let oracle: serde_json::Value = serde_json::from_str(&oracle).unwrap();
     let cost = |day| {
-        let cost = candecode_cli::score::score(day).unwrap();
+        let cost = score(TraceLoop::parse(day).unwrap()).unwrap();
         assert_eq!(cost["texts"], oracle["trace"]["texts"], "day {day}");
         ["passes", "positions", "wasted"].map(|count| cost[count].as_u64().unwrap())
     };
     // 524 new tokens after 156 of prompts; the last token of each of the 24 texts isn't computed.
-    assert_eq!(cost(10), [524, 156 + 524 - 24, 0]);
-    assert_eq!(cost(12), [181, 656 + 60, 60]); // three batches, with padding in their prefills
-    assert_eq!(cost(15), [107, 656, 0]); // 24 prefills, and 83 passes over a full batch
-    assert_eq!(cost(21), [87, 656, 0]); // prompts and new tokens in the same passes
-    assert_eq!(cost(23), [87, 656, 0]);
+    assert_eq!(cost("10"), [524, 156 + 524 - 24, 0]);
+    assert_eq!(cost("12"), [181, 656 + 60, 60]); // three batches, with padding in their prefills
+    assert_eq!(cost("15"), [107, 656, 0]); // 24 prefills, and 83 passes over a full batch
+    assert_eq!(cost("21"), [87, 656, 0]); // prompts and new tokens in the same passes
+    assert_eq!(cost("23"), [87, 656, 0]);
 }

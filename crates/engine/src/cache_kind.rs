@@ -6,6 +6,21 @@ use candecode::day21_pages::PagedCache;
 use candecode::kit::{Batch, Cache};
 use candle_core::{bail, Result};
 
+/// A kind of KV cache by name, without its size: the values of `--cache`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum CacheName {
+    /// Grows by concatenation.
+    Dynamic,
+    /// Allocated once, for the whole context.
+    Static,
+    /// Keeps only the last positions, as many as the context has. Past the context, that isn't the
+    /// same algorithm. RoPE models only.
+    Sliding,
+    /// Blocks from one pool. Several texts share one row of tokens (day 21).
+    Paged,
+}
+
 /// The kind of KV cache. The names are those of HF's cache classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheKind {

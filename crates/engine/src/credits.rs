@@ -4,8 +4,8 @@ use candecode::{Day, DAYS};
 
 /// Returns one line with the loop's day, the device, and the days that are yours or the
 /// reference's.
-pub fn credits(loop_day: usize, device: &str) -> String {
-    format!("[loop: day {loop_day}, on {device}; {}]", whose(DAYS))
+pub fn credits(day: usize, device: &str) -> String {
+    format!("[loop: day {day}, on {device}; {}]", whose(DAYS))
 }
 
 /// Describes which of `days` are yours, as in "yours: day 6; from the reference: days 0–5, 7–17".

@@ -23,10 +23,11 @@ pub mod nan_trace;
 pub mod ngram_table;
 pub mod operations;
 pub mod requests;
+pub mod score;
 pub mod simple;
 pub mod token_rules;
 
-pub use cache_kind::CacheKind;
+pub use cache_kind::{CacheKind, CacheName};
 pub use load::load_model;
 pub use simple::simple_generate;
 

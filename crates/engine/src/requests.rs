@@ -13,9 +13,8 @@ use candecode::kit::error::{plain, shown, usage};
 use candecode::kit::{
     named, LogitsProcessor, ModelConfig, Request, Sampler, SamplingParams, SharedOps, Tokenizer,
 };
-use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Logits processors of one or more requests.
 pub type Processors = Vec<Rc<dyn LogitsProcessor>>;
@@ -69,8 +68,8 @@ pub fn check_stops(stop: &[String], tokenizer: &Tokenizer) -> Result<()> {
 }
 
 /// The compiled automata of a request's guard rails. Compiling can take a second and 100 MB but
-/// needs neither a tokenizer nor a model, so any thread can do it and hand over the result. Clones
-/// are cheap.
+/// needs neither a tokenizer nor a model, so any thread can do it and hand over the result in
+/// [`SamplingParams::prepared`]. Clones are cheap.
 #[derive(Clone, Default)]
 pub struct Automata {
     block: Vec<Arc<Automaton>>,
@@ -96,107 +95,21 @@ impl Automata {
         Ok(automata)
     }
 
+    /// Returns the automata that [`SamplingParams::prepared`] holds, or compiles them now.
+    ///
+    /// # Errors
+    /// Same as [`Automata::compile`].
+    pub fn of(params: &SamplingParams) -> Result<Arc<Self>> {
+        match params.prepared.get() {
+            Some(automata) => Ok(automata),
+            None => Self::compile(params).map(Arc::new),
+        }
+    }
+
     /// Returns the memory used, in bytes.
     pub fn memory_usage(&self) -> usize {
         self.block.iter().chain(&self.allow).map(|automaton| automaton.memory_usage()).sum()
     }
-}
-
-/// Caches compiled automata and rejected patterns by the parameters they came from, so that each
-/// pattern is compiled only once. Threads can share the memo. The oldest entries are dropped when
-/// the total exceeds [`AutomataMemo::MOST_BYTES`].
-#[derive(Default)]
-pub struct AutomataMemo(Mutex<VecDeque<(MadeOf, Compiled)>>);
-
-/// The parameters that automata depend on.
-#[derive(Clone, PartialEq)]
-struct MadeOf {
-    block: Vec<String>,
-    whole: bool,
-    stop: Vec<String>,
-    allow: Option<String>,
-}
-
-impl MadeOf {
-    fn new(params: &SamplingParams) -> Self {
-        // Only a whole-word rail depends on the stop strings.
-        let stops = params.block_whole_words && !params.block.is_empty();
-        Self {
-            block: params.block.clone(),
-            whole: params.block_whole_words,
-            stop: if stops { params.stop.clone() } else { Vec::new() },
-            allow: params.allow_regex.clone(),
-        }
-    }
-}
-
-/// Automata, or the reason they were rejected.
-type Compiled = std::result::Result<Automata, String>;
-
-impl AutomataMemo {
-    /// Maximum memory, in bytes, unless a single entry is larger.
-    pub const MOST_BYTES: usize = 128 << 20;
-
-    /// Returns the automata for these parameters, compiling them if necessary.
-    ///
-    /// # Errors
-    /// Same as [`Automata::compile`], with the same message each time.
-    pub fn get(&self, params: &SamplingParams) -> Result<Automata> {
-        if let Some(known) = self.known(params) {
-            return known;
-        }
-        let compiled = Automata::compile(params).map_err(|e| e.to_string());
-        self.keep(MadeOf::new(params), compiled.clone());
-        compiled.map_err(usage)
-    }
-
-    /// Returns the result of [`AutomataMemo::get`] if it's already available, else None.
-    pub fn known(&self, params: &SamplingParams) -> Option<Result<Automata>> {
-        let key = MadeOf::new(params);
-        if key.block.is_empty() && key.allow.is_none() {
-            return Some(Ok(Automata::default()));
-        }
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = entries.iter().find(|(made_of, _)| *made_of == key);
-        found.map(|(_, compiled)| compiled.clone().map_err(usage))
-    }
-
-    /// Returns the number of entries.
-    pub fn len(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    /// Returns true if the memo is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Returns the memory used by all entries, in bytes.
-    pub fn memory_usage(&self) -> usize {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.iter().map(bytes).sum()
-    }
-
-    fn keep(&self, key: MadeOf, compiled: Compiled) {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.iter().all(|(made_of, _)| *made_of != key) {
-            entries.push_front((key, compiled));
-        }
-        while entries.len() > 1 && entries.iter().map(bytes).sum::<usize>() > Self::MOST_BYTES {
-            entries.pop_back();
-        }
-    }
-}
-
-/// Returns the memory used by an entry of an [`AutomataMemo`], in bytes.
-fn bytes((key, compiled): &(MadeOf, Compiled)) -> usize {
-    let texts = key.block.iter().chain(&key.stop).chain(&key.allow);
-    let key: usize = texts.map(|text| size_of::<String>() + text.len()).sum();
-    let compiled = match compiled {
-        Ok(automata) => automata.memory_usage(),
-        Err(refused) => refused.len(),
-    };
-    size_of::<(MadeOf, Compiled)>() + key + compiled
 }
 
 /// Returns the processors in vLLM's and HF's order: rules for single tokens, penalties, guard
@@ -204,31 +117,19 @@ fn bytes((key, compiled): &(MadeOf, Compiled)) -> usize {
 /// never change which token is best.
 ///
 /// Processors keep no state, so requests with the same parameters share one set. A long block list
-/// takes seconds to compile.
+/// takes seconds to compile; automata that are [`SamplingParams::prepared`] are used as they are.
 ///
 /// # Errors
-/// A usage error, if a parameter is out of range or a pattern is rejected.
+/// A usage error, if a parameter is out of range, a pattern is rejected, or a guard rail can't get
+/// the bytes of the tokenizer's tokens.
 pub fn processors(
     params: &SamplingParams,
     tokenizer: &Tokenizer,
     config: &ModelConfig,
 ) -> Result<Processors> {
-    processors_with(params, &Automata::compile(params)?, tokenizer, config)
-}
-
-/// Same as [`processors`], with automata that are already compiled.
-///
-/// # Errors
-/// A usage error, if a parameter is out of range, or if a guard rail can't get the bytes of the
-/// tokenizer's tokens.
-pub fn processors_with(
-    params: &SamplingParams,
-    automata: &Automata,
-    tokenizer: &Tokenizer,
-    config: &ModelConfig,
-) -> Result<Processors> {
     let refused = |e| usage(plain(&e));
     let vocab_size = config.vocab_size;
+    let automata = Automata::of(params)?;
     token_rules::check_ids(params, vocab_size).map_err(|(_, message)| usage(message))?;
     let mut all: Processors = token_rules::before_penalties(params, tokenizer).map_err(refused)?;
     all.extend(penalties(params).map_err(refused)?);

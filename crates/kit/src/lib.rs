@@ -34,7 +34,7 @@ pub use ops::{Ops, SharedOps};
 pub use pages::{write_slots, PagedSequence, Pages};
 pub use processor::{named, LogitsProcessor, ProcessorInput};
 pub use quantized::{QuantType, QuantizedMatrix};
-pub use request::{check_prompt, PastContext, Request, Sampler, SamplingParams};
+pub use request::{check_prompt, PastContext, Prepared, Request, Sampler, SamplingParams};
 pub use scheduler_interface::{CacheLoad, SchedulerInterface, SchedulerLoad};
 pub use step::{Chunk, Logits, Model, Step};
 pub use token::{top_logprobs, FinishReason, Token};

@@ -18,17 +18,13 @@ const TOGETHER: usize = 4;
 
 /// How the numbers of a block are stored. Scales are f16, little endian, and come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum QuantType {
     /// A scale `d` and 32 signed bytes `q`: a number is `d * q`.
-    #[cfg_attr(feature = "clap", value(name = "q8_0"))]
     Q8_0,
     /// A scale `d` and 16 bytes of two numbers `q` from 0 to 15 each: a number is `d * (q - 8)`.
     /// Byte `i` has number `i` in its lower four bits and number `i + 16` in its upper four.
-    #[cfg_attr(feature = "clap", value(name = "q4_0"))]
     Q4_0,
     /// A scale `d`, a minimum `m`, and 16 bytes like those of Q4_0: a number is `d * q + m`.
-    #[cfg_attr(feature = "clap", value(skip))]
     Q4_1,
 }
 

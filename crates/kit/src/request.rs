@@ -4,7 +4,9 @@
 use crate::{LogitsProcessor, Model, ModelConfig};
 use candle_core::{bail, Result};
 use serde::Deserialize;
+use std::any::Any;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// How to continue one prompt, as plain data: one value per request. Names follow vLLM's
 /// `SamplingParams` and HF's `GenerationConfig`. Fields left at their defaults have no effect.
@@ -63,6 +65,40 @@ pub struct SamplingParams {
     /// True to continue past EOS. Under `allow_regex`, EOS still ends the completion once no other
     /// token is allowed.
     pub ignore_eos: bool,
+    /// What has already been built from these parameters, if anything.
+    #[serde(skip)]
+    pub prepared: Prepared,
+}
+
+/// Something that was built from [`SamplingParams`] ahead of time, such as the automaton of their
+/// `allow_regex`, and travels with them to the thread that runs the model. Only the crate that
+/// built it knows its type. It follows from the other parameters, so it makes no difference to
+/// equality.
+#[derive(Clone, Default)]
+pub struct Prepared(Option<Arc<dyn Any + Send + Sync>>);
+
+impl Prepared {
+    /// Wraps a value that was built.
+    pub fn new<T: Any + Send + Sync>(value: Arc<T>) -> Self {
+        Self(Some(value))
+    }
+
+    /// Returns the value, or None if there is none of this type.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.0.clone()?.downcast().ok()
+    }
+}
+
+impl PartialEq for Prepared {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "prepared" } else { "not prepared" })
+    }
 }
 
 impl Default for SamplingParams {
@@ -91,6 +127,7 @@ impl Default for SamplingParams {
             stop_token_ids: Vec::new(),
             ignore_eos: false,
             cache_salt: String::new(),
+            prepared: Prepared::default(),
         }
     }
 }

@@ -33,7 +33,7 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     let mut builds = Vec::new();
     if asked("serve") {
         let mut server = cargo::command(repo);
-        server.args(["build", "--quiet", "--package", "candecode-serve"]);
+        server.args(["build", "--quiet", "--package", "candecode-server"]);
         with(&mut server, &["ref"]);
         builds.push(server);
     }

@@ -1,130 +1,154 @@
-//! Turns the serving loop's events into response bodies. The loop sends without ever blocking, so a
-//! slow client's events queue up here, bounded by the number of tokens it asked for.
+//! Answers one request: from its body to a [`Job`] for the serving loop, and from the loop's events
+//! to the body of the response.
 
-use crate::http_routes::lock;
-use crate::metrics::Metrics;
-use crate::openai::{ApiError, ChoiceDelta, Reply};
+use crate::activity::Activity;
+use crate::app_state::AppState;
+use crate::body;
+use crate::metrics::Measured;
+use crate::openai::{checks, ApiError, ApiRequest, ChoiceDelta, Endpoint, Reply};
+use crate::response_sink::{Inbox, ResponseSink};
+use crate::util::{now, random};
 use axum::body::Body;
-use candecode::day20_serve::{Connection, Event, Piece};
-use candecode_engine::requests::Automata;
-use candecode_engine::Engine;
+use axum::extract::Request;
+use axum::http::{header, HeaderMap};
+use axum::response::{IntoResponse as _, Response};
+use candecode::day20_serve::{Job, Piece};
 use futures_util::stream::unfold;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
-use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 
-/// The serving loop's end of a client's channel.
-pub struct Wire {
-    events: UnboundedSender<Event>,
-    metrics: Arc<Metrics>,
-    came: Instant,
-    /// Arrival time of each choice's latest token.
-    newest: Mutex<Vec<Option<Instant>>>,
-    /// Keeps the automata in use for as long as the loop holds this connection.
-    _automata: Option<Arc<Automata>>,
+/// A request that has been parsed, checked and encoded.
+struct ReadRequest {
+    request: ApiRequest,
+    /// The ids of each prompt.
+    prompts: Vec<Vec<u32>>,
+    /// The texts that the answer repeats.
+    echoes: Vec<String>,
 }
 
-impl Wire {
-    /// Opens a channel for the events of this many choices, and returns it with the client's end.
-    /// The prompts have `prompt_tokens` tokens in total. The job's automata stay in use until the
-    /// `Wire` is dropped.
-    pub fn new(
-        choices: usize,
-        prompt_tokens: usize,
-        metrics: Arc<Metrics>,
-        automata: Option<Arc<Automata>>,
-    ) -> (Self, Inbox) {
-        let (events, receiver) = unbounded_channel();
-        let newest = Mutex::new(vec![None; choices]);
-        let inbox =
-            Inbox { events: receiver, metrics: metrics.clone(), prompt_tokens, ended: false };
-        (Self { events, metrics, came: Instant::now(), newest, _automata: automata }, inbox)
-    }
-
-    fn measure(&self, piece: &Piece) {
-        let now = Instant::now();
-        let mut newest = lock(&self.newest);
-        match newest.get_mut(piece.index).and_then(|newest| newest.replace(now)) {
-            None => self.metrics.first_token(now - self.came),
-            Some(before) => self.metrics.next_token(now - before),
-        }
-    }
+/// Answers a request, with an error if it is rejected or fails.
+pub async fn answered(state: Arc<AppState>, endpoint: Endpoint, request: Request) -> Response {
+    let metrics = state.metrics.clone();
+    answer(state, endpoint, request).await.unwrap_or_else(|error| {
+        metrics.refused(error.status);
+        error.into_response()
+    })
 }
 
-impl Connection for Wire {
-    fn send(&self, event: Event) {
-        if let Event::Token(piece) = &event {
-            self.measure(piece);
-        }
-        let _ = self.events.send(event); // if the client has gone, `is_closed` reports it
-    }
+async fn answer(
+    state: Arc<AppState>,
+    endpoint: Endpoint,
+    request: Request,
+) -> Result<Response, ApiError> {
+    state.sender()?; // if the server is shutting down, don't bother reading the body
+    let (parts, body) = request.into_parts();
+    let activity = parts.extensions.get::<Arc<Activity>>();
+    let mut read = read(&state, endpoint, &parts.headers, body, activity).await?;
+    state.note(&read.request.ignored);
+    let (request, lane) = (&mut read.request, &state.helpers.patterns);
+    let param = request.pattern_field.unwrap_or_default();
+    request.params.prepared = state.automata.prepare(&request.params, param, lane).await?;
 
-    fn is_closed(&self) -> bool {
-        self.events.is_closed()
-    }
-}
-
-/// The client's end of the channel. If it is dropped before the answer is complete, the client has
-/// disconnected (hyper drops the response), and the request counts as canceled.
-pub struct Inbox {
-    events: UnboundedReceiver<Event>,
-    metrics: Arc<Metrics>,
-    /// The prompt tokens to count with the first piece.
-    prompt_tokens: usize,
-    ended: bool,
-}
-
-impl Inbox {
-    /// Waits for the next piece of the answer.
-    ///
-    /// # Errors
-    /// The error that the loop reported, or 500 if the loop has ended. No events follow it.
-    pub async fn next(&mut self) -> Result<Piece, ApiError> {
-        let error = match self.events.recv().await {
-            Some(Event::Token(piece)) => {
-                self.metrics.started(std::mem::take(&mut self.prompt_tokens));
-                return Ok(piece);
-            }
-            Some(Event::Failed(error)) => error.into(),
-            // The loop ended without sending an error: code from one of the reader's days panicked.
-            None => ApiError::failed("the engine has stopped; the server's output has the reason"),
-        };
-        self.ended = true;
-        Err(error)
+    let prefix = match endpoint {
+        Endpoint::Completions => "cmpl",
+        Endpoint::Chat => "chatcmpl",
+    };
+    let id = format!("{prefix}-{:016x}{:06x}", random(), state.count.fetch_add(1, Relaxed));
+    let ReadRequest { request, prompts, echoes } = read;
+    let reply = Reply::new(&request, &prompts, &echoes, id, now(), state.model.clone());
+    let (sink, inbox) = ResponseSink::open(state.metrics.clone());
+    let choices = prompts.len() * request.n;
+    let prompt_tokens = prompts.iter().map(Vec::len).sum();
+    let connection = Measured::new(sink, choices, prompt_tokens, state.metrics.clone());
+    let job = Job {
+        prompts,
+        n: request.n,
+        params: request.params,
+        logprobs: request.logprobs,
+        is_chat: endpoint == Endpoint::Chat,
+        connection: Box::new(connection),
+    };
+    state.sender()?.send(job).map_err(|_| ApiError::closing())?;
+    match request.stream {
+        true => streamed(inbox, reply, state).await,
+        false => gathered(inbox, reply, &state).await,
     }
 }
 
-impl Drop for Inbox {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.metrics.cancelled();
-        }
-    }
+/// Reads a request's body, and parses, checks and encodes it on a helper thread: a long prompt
+/// takes a while, and other clients aren't blocked by it there.
+async fn read(
+    state: &Arc<AppState>,
+    endpoint: Endpoint,
+    headers: &HeaderMap,
+    body: Body,
+    activity: Option<&Arc<Activity>>,
+) -> Result<ReadRequest, ApiError> {
+    body::check_type(headers)?;
+    activity.inspect(|activity| activity.reads(true));
+    let (body, _place) = body::read(state, headers, body).await?;
+    activity.inspect(|activity| activity.reads(false));
+    let lane = state.helpers.reading(endpoint, body.len());
+    let state = state.clone();
+    let work = move || {
+        let (reader, config) = (&state.prompts, &state.prompts.config);
+        let request = ApiRequest::parse(endpoint, &body, &state.model)?;
+        checks::check_for_model(&request.params, reader.engine.tokenizer(), config)?;
+        let prompts = reader.read(&request)?;
+        checks::check_logprobs(&request, &prompts, config.max_position_embeddings)?;
+        let echoes = reader.echoes(&request)?;
+        Ok(ReadRequest { request, prompts, echoes })
+    };
+    lane.run(work).await
 }
 
-/// Collects the complete reply, waiting until every choice has finished.
+/// Waits until every choice has finished, and responds with the whole answer.
 ///
 /// # Errors
 /// Same as [`Inbox::next`], with the HTTP status to respond with.
-pub async fn gathered(
+async fn gathered(
     mut inbox: Inbox,
     mut reply: Reply,
-    engine: &Engine,
-) -> Result<Reply, ApiError> {
+    state: &AppState,
+) -> Result<Response, ApiError> {
+    let tokenizer = state.prompts.engine.tokenizer();
     while !reply.is_done() {
         let piece = inbox.next().await?;
-        reply.take(ChoiceDelta::new(piece, engine.tokenizer(), reply.logprobs));
+        reply.take(ChoiceDelta::new(piece, tokenizer, reply.logprobs));
     }
     inbox.ended = true;
-    Ok(reply)
+    let whole = match reply.logprobs {
+        // Serializing many logprobs would block the HTTP thread for other clients.
+        true => state.helpers.answers.run(move || Ok(reply.whole())).await?,
+        false => reply.whole(),
+    };
+    Ok(([(header::CONTENT_TYPE, "application/json")], whole).into_response())
+}
+
+/// Waits for the first event, which decides the response's status, and responds with a stream.
+///
+/// # Errors
+/// Same as [`Inbox::next`].
+async fn streamed(
+    mut inbox: Inbox,
+    reply: Reply,
+    state: Arc<AppState>,
+) -> Result<Response, ApiError> {
+    let first = inbox.next().await?;
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    Ok((headers, events(first, inbox, reply, state)).into_response())
 }
 
 /// Returns a body of server-sent events, built lazily as it is read: `first`, then everything that
 /// arrives in `inbox`.
-pub fn streamed(first: Piece, inbox: Inbox, reply: Reply, engine: Arc<Engine>) -> Body {
-    let state = (Some(first), inbox, reply, engine);
-    Body::from_stream(unfold(state, |(mut first, mut inbox, mut reply, engine)| async move {
+fn events(first: Piece, inbox: Inbox, reply: Reply, state: Arc<AppState>) -> Body {
+    let start = (Some(first), inbox, reply, state);
+    Body::from_stream(unfold(start, |(mut first, mut inbox, mut reply, state)| async move {
+        let tokenizer = state.prompts.engine.tokenizer();
         let mut text = String::new();
         while text.is_empty() && !inbox.ended {
             let piece = match first.take() {
@@ -133,16 +157,15 @@ pub fn streamed(first: Piece, inbox: Inbox, reply: Reply, engine: Arc<Engine>) -
             };
             match piece {
                 Ok(piece) => {
-                    let delta = ChoiceDelta::new(piece, engine.tokenizer(), reply.logprobs);
-                    text = reply.events(delta);
+                    text = reply.events(ChoiceDelta::new(piece, tokenizer, reply.logprobs));
                     inbox.ended = reply.is_done();
                 }
                 Err(error) => {
-                    inbox.metrics.refused(error.status);
+                    state.metrics.refused(error.status);
                     text = Reply::failed(&error);
                 }
             }
         }
-        (!text.is_empty()).then_some((Ok::<_, Infallible>(text), (first, inbox, reply, engine)))
+        (!text.is_empty()).then_some((Ok::<_, Infallible>(text), (first, inbox, reply, state)))
     }))
 }

@@ -1,8 +1,11 @@
-//! Accepts connections, limits how many are open and how long each may stall, and picks one to
-//! close when the limit is reached.
+//! Accepts connections, limits how many are open and how long each may stall, and closes an idle
+//! one when the limit is reached.
 
-use crate::http_routes::{lock, router, say, Front};
+use crate::activity::{evict, Activity, Answering, Open};
+use crate::app_state::AppState;
+use crate::http_routes::router;
 use crate::metrics::Metrics;
+use crate::util::{lock, say};
 use anyhow::{Context as _, Result};
 use axum::body::Body;
 use axum::http::Request;
@@ -15,11 +18,11 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::io::Error;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{watch, Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{watch, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 
@@ -27,19 +30,11 @@ use tokio_io_timeout::TimeoutStream;
 const LONGEST_HEADERS: usize = 64 << 10;
 /// How long open connections get to finish after the last row has ended.
 const END_TIME: Duration = Duration::from_secs(5);
-/// When the limit is reached, a connection that has waited this long for its next request can be
-/// closed to admit a new one.
-const IDLE: Duration = Duration::from_millis(250);
-/// The same limit for a connection that is still sending its request body.
-const SLOW: Duration = Duration::from_secs(3);
 /// Response to a connection over the limit.
 const TOO_MANY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
     retry-after: 1\r\nconnection: close\r\n\r\n{\"error\": {\"message\": \"there are too many \
     connections; try again in a second\", \"type\": \"server_error\", \"param\": null, \
     \"code\": null}}";
-
-/// All open connections.
-type Open = Arc<Mutex<Vec<Arc<Activity>>>>;
 
 /// Serves connections until `ended` reports that the serving loop has ended. The first Ctrl-C stops
 /// new requests; the second exits immediately.
@@ -48,7 +43,7 @@ type Open = Arc<Mutex<Vec<Arc<Activity>>>>;
 /// If the listener cannot be used.
 pub async fn serve(
     listener: std::net::TcpListener,
-    front: Arc<Front>,
+    state: Arc<AppState>,
     most: usize,
     mut ended: watch::Receiver<bool>,
 ) -> Result<()> {
@@ -57,8 +52,8 @@ pub async fn serve(
     let places = Arc::new(Semaphore::new(most));
     let open = Open::default();
     let graceful = GracefulShutdown::new();
-    let service = router(front.clone());
-    tokio::spawn(close_on_signal(front.clone()));
+    let service = router(state.clone());
+    tokio::spawn(close_on_signal(state.clone()));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -76,14 +71,14 @@ pub async fn serve(
                 Err(_) => break, // unreachable: the semaphore is never closed
             },
             Err(_) => {
-                front.metrics.refused(503);
+                state.metrics.refused(503);
                 tokio::spawn(turn_away(stream));
                 continue;
             }
         };
         let _ = stream.set_nodelay(true); // tokens are tiny: send each one right away
         let activity = Arc::new(Activity::new());
-        let held = Held::new(activity.clone(), open.clone(), front.metrics.clone(), place);
+        let held = Held::new(activity.clone(), open.clone(), state.metrics.clone(), place);
         let service = TowerToHyperService::new(service.clone());
         let tracked = activity.clone();
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
@@ -104,10 +99,10 @@ pub async fn serve(
         // A client that stops reading for too long fails its write timeout, which closes the
         // connection.
         let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(front.patience));
+        stream.set_write_timeout(Some(state.patience));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(front.patience)
+            .header_read_timeout(state.patience)
             .max_buf_size(LONGEST_HEADERS)
             .serve_connection(TokioIo::new(Box::pin(stream)), service);
         let connection = graceful.watch(connection);
@@ -151,59 +146,6 @@ impl Drop for Held {
     }
 }
 
-/// The state of a connection that decides whether it can be evicted. Handlers find it in the
-/// request's extensions.
-pub struct Activity {
-    /// When the connection started waiting for its client, and how long it is allowed to. None
-    /// while a request is being answered.
-    waits: Mutex<Option<(Instant, Duration)>>,
-    /// Notified when this connection has to close to make room for another.
-    evicted: Notify,
-}
-
-impl Activity {
-    fn new() -> Self {
-        Self { waits: Mutex::new(Some((Instant::now(), IDLE))), evicted: Notify::new() }
-    }
-
-    /// Records whether the request body is still being read.
-    pub fn reads(&self, reading: bool) {
-        *lock(&self.waits) = reading.then(|| (Instant::now(), SLOW));
-    }
-
-    /// Returns the start of this connection's wait if it can be evicted, and None if it can't.
-    fn evictable(&self) -> Option<Instant> {
-        let (since, enough) = (*lock(&self.waits))?;
-        (since.elapsed() >= enough).then_some(since)
-    }
-}
-
-/// Evicts the connection that has been idle the longest. Returns false if none is idle.
-fn evict(open: &Open) -> bool {
-    let open = lock(open);
-    let idle = open.iter().filter_map(|one| Some((one.evictable()?, one)));
-    let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) else { return false };
-    oldest.reads(false); // so that it isn't picked again
-    oldest.evicted.notify_one();
-    true
-}
-
-/// Protects a connection from eviction while one of its requests is being answered.
-struct Answering(Arc<Activity>);
-
-impl Answering {
-    fn new(activity: Arc<Activity>) -> Self {
-        *lock(&activity.waits) = None;
-        Self(activity)
-    }
-}
-
-impl Drop for Answering {
-    fn drop(&mut self) {
-        *lock(&self.0.waits) = Some((Instant::now(), IDLE));
-    }
-}
-
 /// Responds to a connection over the limit with 503.
 async fn turn_away(mut stream: TcpStream) {
     let told = async {
@@ -219,9 +161,9 @@ async fn turn_away(mut stream: TcpStream) {
 }
 
 /// On the first Ctrl-C or SIGTERM, stops accepting requests; on the second, exits.
-async fn close_on_signal(front: Arc<Front>) {
+async fn close_on_signal(state: Arc<AppState>) {
     signalled().await;
-    match front.metrics.busy() {
+    match state.metrics.busy() {
         0 => say("[the server stops]"),
         rows => {
             say(&format!(
@@ -229,7 +171,7 @@ async fn close_on_signal(front: Arc<Front>) {
             ));
         }
     }
-    front.close();
+    state.close();
     signalled().await;
     std::process::exit(130);
 }

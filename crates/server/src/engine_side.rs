@@ -1,42 +1,33 @@
 //! The model's side of the server: opens the model and runs day 20's serving loop until the last
 //! row has ended.
 
-use crate::connections;
-use crate::helper_threads::{HelperThreads, THREADS};
-use crate::http_routes::{now, random, say, Front, LONG_BODIES};
-use crate::metrics::Metrics;
-use crate::openai::NO_SEED;
+use crate::app_state::AppState;
+use crate::body::LONG_BODIES;
+use crate::helper_threads::HelperThreads;
+use crate::http_thread::HttpThread;
 use crate::prompts::PromptReader;
-use crate::rails::Rails;
+use crate::request_maker::RequestMaker;
 use crate::serve_flags::ServeFlags;
+use crate::util::{now, say};
 use anyhow::{anyhow, Context as _, Result};
-use candecode::day14_guard_rails::MASK_BYTES;
 use candecode::day20_serve::{Job, MakeRequest, ServingLoop};
 use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
 use candecode::day23_token_budget::{Limits, TokenScheduler};
 use candecode::kit::error::{describe, usage};
-use candecode::kit::{device, panics, ModelConfig, Request, SamplingParams, WeightFormat};
+use candecode::kit::{device, panics, ModelConfig, Tokenizer, WeightFormat};
 use candecode_engine::chat_template::Template;
-use candecode_engine::requests::{self, Processors};
-use candecode_engine::token_rules;
 use candecode_engine::{credits, generation_config, memory_check};
 use candecode_engine::{load, operations, Engine};
 use candecode_formats::{hub, ModelFiles};
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use candle_core::Device;
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::{mpsc, Arc, Mutex};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{watch, Semaphore};
-
-/// Maximum number of cached processor sets, for requests that repeat a regular expression.
-const KEPT: usize = 8;
-/// Maximum size of the automata and masks in the cached sets, in bytes. The newest set is kept even
-/// if it is larger.
-const MOST_KEPT: usize = 160 << 20;
+use tokio::sync::Semaphore;
 
 /// Opens the model, binds the port and runs the serving loop. Returns after Ctrl-C, once the last
 /// row has ended.
@@ -54,121 +45,60 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let files = ModelFiles::at(&hub::locate(&flags.model, flags.offline)?)?;
     let tokenizer = files.tokenizer()?;
     let template = template(flags, &files)?;
-    let stops = template.as_ref().map(|template| template.stops.clone()).unwrap_or_default();
-    let end_of_turn = template.as_ref().ok().and_then(|t| t.end_of_turn(&tokenizer));
     let format = dtype.map_or_else(|| load::own_format(&files, &device), WeightFormat::Tensors);
-    let weights = files.weight_bytes(format);
-    let value_bytes = device::activation_dtype(format.dtype(), &device).size_in_bytes();
-    let free = memory_check::available(&device)?;
-    let batch_tokens = flags.batch_tokens(files.config(), weights, value_bytes, free)?;
-    // The context length to serve, used everywhere: the model's own, or the batch's if that is
-    // smaller.
-    let own_context = files.config().max_position_embeddings;
-    let context = own_context.min(batch_tokens);
-    let block_size = flags.block_size;
-    let num_blocks = batch_tokens.div_ceil(block_size);
-    let config = ModelConfig { max_position_embeddings: context, ..files.config().clone() };
-    let ops = operations::choose(flags.kernels, &device);
-    let model = load::load_files(&files, format, &device, &ops)?;
-    let engine = Arc::new(Engine::new(model, tokenizer));
+    let model = ServedModel::open(flags, &files, tokenizer, format, &device)?;
 
     let (sender, jobs) = mpsc::channel();
-    let metrics = Arc::<Metrics>::default();
-    let front = Arc::new(Front {
-        model: flags.name().to_string(),
-        prompts: PromptReader {
-            config: config.clone(),
-            longest_token: engine.tokenizer().longest_token(),
-            engine: engine.clone(),
-            template,
-        },
-        key: flags.key(),
-        local: flags.local(),
-        origins: flags.allowed_origins.clone(),
-        helpers: HelperThreads::new(),
-        rails: Arc::default(),
-        long_bodies: Semaphore::new(LONG_BODIES),
-        patience: Duration::from_secs(flags.patience as u64),
-        jobs: Mutex::new(Some(sender)),
-        metrics: metrics.clone(),
-        started: now(),
-        count: Default::default(),
-        noted: Default::default(),
-    });
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(THREADS)
-        .build()
-        .context("the HTTP thread cannot start")?;
-    let (ended, has_ended) = watch::channel(false);
-    let most = flags.max_connections;
-    let serving = connections::serve(listener, front.clone(), most, has_ended);
-    let waits = front.clone();
-    let http = std::thread::Builder::new()
-        .name("http".into())
-        .spawn(move || {
-            let served = catch_unwind(AssertUnwindSafe(|| runtime.block_on(serving)));
-            // After a panic on this thread, no client can be reached anymore, so the loop has to
-            // end, too.
-            waits.close();
-            runtime.shutdown_background(); // does not wait for helper threads that are still busy
-            served.unwrap_or_else(|panic| Err(anyhow!("{}", panics::describe_panic(&*panic))))
-        })
-        .context("the HTTP thread cannot start")?;
-
+    let state = app_state(flags, &model, template, sender);
+    let http = HttpThread::start(listener, state.clone(), flags.max_connections)?;
     say(&credits::credits(20, device::name(&device)));
-    let advice =
-        |asked| generation_config::advice_for_requests(asked, files.generation_config_name());
-    if let Some(note) = files.generation_config().and_then(advice) {
-        say(&note);
-    }
-    if let Some(note) = flags.context_note(own_context, context) {
-        say(&note);
-    }
-    say(&format!(
-        "[{}: at most {} sequences in {num_blocks} blocks of {block_size}, {} requests in the \
-         queue]",
-        flags.name(),
-        flags.max_num_seqs,
-        flags.max_queue
-    ));
+    print_notes(flags, &files, &model);
     let _ = writeln!(std::io::stdout(), "listening on http://{address}");
-    let layers = files.config().num_hidden_layers;
-    let cache = PagedCache::new(layers, num_blocks, block_size)?;
-    let prefixes = (!flags.no_enable_prefix_caching).then(PrefixCache::new);
-    let limits = Limits {
-        max_num_batched_tokens: flags.max_num_batched_tokens,
-        max_num_seqs: flags.max_num_seqs,
-    };
-    let (model, tokenizer) = (engine.model(), engine.tokenizer());
-    let scheduler = TokenScheduler::new(model, tokenizer, cache, prefixes, limits)?;
-    let maker = RequestMaker {
-        config: &config,
-        engine: &engine,
-        rails: front.rails.clone(),
-        stops,
-        end_of_turn,
-        kept: RefCell::default(),
-    };
-    let make_request: MakeRequest = Box::new(move |job, index| {
-        maker.request(job, index).map_err(|e| candle_core::Error::Msg(describe(&e)))
-    });
-    let mut serving =
-        ServingLoop::new(Box::new(scheduler), make_request, flags.max_num_seqs, flags.max_queue);
-    let tell = |serving: &ServingLoop| {
-        let scheduler = &serving.scheduler;
-        metrics.load(serving.queue.len(), scheduler.load(), scheduler.cache_load());
-    };
-    let ran = catch_unwind(AssertUnwindSafe(|| serving.run(&jobs, tell)));
-    drop(serving); // drops any rows left over from a panic, which notifies their clients
-    drop(jobs);
-    front.close();
-    let _ = ended.send(true);
-    match http.join() {
-        Ok(served) => served?,
-        Err(panic) => std::panic::resume_unwind(panic),
+    let ran = run_loop(flags, &model, &state, jobs);
+    state.close();
+    http.finish()?;
+    ran
+}
+
+/// The loaded model, and what the flags and the free memory make of it.
+struct ServedModel {
+    engine: Arc<Engine>,
+    /// The configuration, with the context length that is served: the model's own, or the cache's
+    /// if that is smaller.
+    config: ModelConfig,
+    /// The model's own context length.
+    own_context: usize,
+    /// Number of blocks in the cache.
+    num_blocks: usize,
+}
+
+impl ServedModel {
+    /// Decides on the sizes, and loads the model.
+    ///
+    /// # Errors
+    /// If the weights can't be loaded, or there isn't enough memory.
+    fn open(
+        flags: &ServeFlags,
+        files: &ModelFiles,
+        tokenizer: Tokenizer,
+        format: WeightFormat,
+        device: &Device,
+    ) -> Result<Self> {
+        let weights = files.weight_bytes(format);
+        let value_bytes = device::activation_dtype(format.dtype(), device).size_in_bytes();
+        let free = memory_check::available(device)?;
+        let batch_tokens = flags.batch_tokens(files.config(), weights, value_bytes, free)?;
+        let own_context = files.config().max_position_embeddings;
+        let context = own_context.min(batch_tokens);
+        let ops = operations::choose(flags.kernels, device);
+        let model = load::load_files(files, format, device, &ops)?;
+        Ok(Self {
+            engine: Arc::new(Engine::new(model, tokenizer)),
+            config: ModelConfig { max_position_embeddings: context, ..files.config().clone() },
+            own_context,
+            num_blocks: batch_tokens.div_ceil(flags.block_size),
+        })
     }
-    ran.map_err(|panic| anyhow!("{}", panics::describe_panic(&*panic)))
 }
 
 /// Returns the chat template, or an explanation for clients of why there isn't one. If the model's
@@ -193,77 +123,90 @@ fn template(flags: &ServeFlags, files: &ModelFiles) -> Result<Result<Template, S
     Ok(Err(format!("{why}: use /v1/completions, or start the server with --template")))
 }
 
-/// Turns jobs into requests for the scheduler.
-struct RequestMaker<'a> {
-    config: &'a ModelConfig,
-    engine: &'a Engine,
-    rails: Arc<Rails>,
-    /// Strings that end a chat answer, according to its template.
-    stops: Vec<String>,
-    end_of_turn: Option<u32>,
-    /// Recently built processors that were expensive to build, newest first.
-    kept: RefCell<VecDeque<Kept>>,
+/// Returns the state that the handlers share, with the channel on which they send jobs.
+fn app_state(
+    flags: &ServeFlags,
+    model: &ServedModel,
+    template: Result<Template, String>,
+    jobs: Sender<Job>,
+) -> Arc<AppState> {
+    Arc::new(AppState {
+        model: flags.name().to_string(),
+        prompts: PromptReader {
+            config: model.config.clone(),
+            longest_token: model.engine.tokenizer().longest_token(),
+            engine: model.engine.clone(),
+            template,
+        },
+        key: flags.key(),
+        local: flags.local(),
+        origins: flags.allowed_origins.clone(),
+        helpers: HelperThreads::new(),
+        automata: Arc::default(),
+        long_bodies: Semaphore::new(LONG_BODIES),
+        jobs: Mutex::new(Some(jobs)),
+        patience: Duration::from_secs(flags.patience as u64),
+        metrics: Arc::default(),
+        started: now(),
+        count: Default::default(),
+        noted: Default::default(),
+    })
 }
 
-/// Cached processors, the parameters they were built from, and the largest size that their automata
-/// and masks can reach, in bytes.
-struct Kept {
-    made_of: SamplingParams,
-    processors: Processors,
-    bytes: usize,
+/// Prints what the terminal should know about the model and the batch.
+fn print_notes(flags: &ServeFlags, files: &ModelFiles, model: &ServedModel) {
+    let advice =
+        |asked| generation_config::advice_for_requests(asked, files.generation_config_name());
+    if let Some(note) = files.generation_config().and_then(advice) {
+        say(&note);
+    }
+    if let Some(note) = flags.context_note(model.own_context, model.config.max_position_embeddings)
+    {
+        say(&note);
+    }
+    say(&format!(
+        "[{}: at most {} sequences in {} blocks of {}, {} requests in the queue]",
+        flags.name(),
+        flags.max_num_seqs,
+        model.num_blocks,
+        flags.block_size,
+        flags.max_queue
+    ));
 }
 
-impl RequestMaker<'_> {
-    /// Builds the scheduler's request for one choice of a job.
-    fn request(&self, job: &Job, index: usize) -> Result<Request<'static>> {
-        let prompt = job.prompt(index);
-        let mut params = job.params.clone();
-        if job.is_chat && params.allow_regex.is_none() {
-            // With a pattern, the whole answer has to match it, even where the template would stop.
-            params.stop.extend(self.stops.iter().cloned());
-        }
-        requests::special_stops(&mut params, self.engine.tokenizer(), self.config.vocab_size);
-        let room = (self.config.max_position_embeddings + 1).saturating_sub(prompt.len());
-        params.max_new_tokens = params.max_new_tokens.min(room);
-        let processors = self.processors(&params)?;
-        if params.seed == NO_SEED {
-            params.seed = random(); // so that equal prompts in a list get different texts
-        }
-        // With a seed, all prompts of a list use it, so each gets the text it would get on its own.
-        let ops = self.engine.ops();
-        let sampler = requests::sampler(&params, index % job.n, ops);
-        let mut request =
-            requests::request(self.config, prompt, &params, &processors, sampler, ops);
-        if job.is_chat && !token_rules::ends_ignored(&params) {
-            request.eos_token_ids.extend(self.end_of_turn);
-        }
-        Ok(request)
-    }
-
-    /// Returns the processors for these parameters. Sets with an automaton or bad words are cached:
-    /// all choices of a request share them, along with the masks computed so far, and so do
-    /// repeated requests. The automaton itself has already been compiled.
-    fn processors(&self, params: &SamplingParams) -> Result<Processors> {
-        let automata = self.rails.of(params).context("the request's compiled patterns are gone")?;
-        let bytes = automata.memory_usage();
-        let tokenizer = self.engine.tokenizer();
-        let make = || requests::processors_with(params, &automata, tokenizer, self.config);
-        if bytes == 0 && params.bad_words.is_empty() {
-            return make();
-        }
-        let key = SamplingParams { seed: 0, max_new_tokens: 0, ..params.clone() };
-        let mut kept = self.kept.borrow_mut();
-        if let Some(found) = kept.iter().find(|kept| kept.made_of == key) {
-            return Ok(found.processors.clone());
-        }
-        let processors = make()?;
-        let bytes = bytes + MASK_BYTES; // a rail's masks grow up to this
-        kept.push_front(Kept { made_of: key, processors: processors.clone(), bytes });
-        while kept.len() > 1
-            && (kept.len() > KEPT || kept.iter().map(|kept| kept.bytes).sum::<usize>() > MOST_KEPT)
-        {
-            kept.pop_back();
-        }
-        Ok(processors)
-    }
+/// Runs the serving loop until nobody can send jobs anymore and the last row has ended.
+///
+/// # Errors
+/// If the scheduler can't be created, or a day's code panics.
+fn run_loop(
+    flags: &ServeFlags,
+    model: &ServedModel,
+    state: &AppState,
+    jobs: Receiver<Job>,
+) -> Result<()> {
+    let ServedModel { engine, config, .. } = model;
+    let cache = PagedCache::new(config.num_hidden_layers, model.num_blocks, flags.block_size)?;
+    let prefixes = (!flags.no_enable_prefix_caching).then(PrefixCache::new);
+    let limits = Limits {
+        max_num_batched_tokens: flags.max_num_batched_tokens,
+        max_num_seqs: flags.max_num_seqs,
+    };
+    let scheduler =
+        TokenScheduler::new(engine.model(), engine.tokenizer(), cache, prefixes, limits)?;
+    let template = state.prompts.template.as_ref().ok();
+    let stops = template.map(|template| template.stops.clone()).unwrap_or_default();
+    let end_of_turn = template.and_then(|template| template.end_of_turn(engine.tokenizer()));
+    let maker = RequestMaker::new(config, engine, stops, end_of_turn);
+    let make_request: MakeRequest = Box::new(move |job, index| {
+        maker.request(job, index).map_err(|e| candle_core::Error::Msg(describe(&e)))
+    });
+    let mut serving =
+        ServingLoop::new(Box::new(scheduler), make_request, flags.max_num_seqs, flags.max_queue);
+    let report_load = |serving: &ServingLoop| {
+        let scheduler = &serving.scheduler;
+        state.metrics.load(serving.queue.len(), scheduler.load(), scheduler.cache_load());
+    };
+    let ran = catch_unwind(AssertUnwindSafe(|| serving.run(&jobs, report_load)));
+    drop(serving); // drops any rows left over from a panic, which notifies their clients
+    ran.map_err(|panic| anyhow!("{}", panics::describe_panic(&*panic)))
 }

@@ -1,13 +1,14 @@
 //! Access control: clients with the API key, programs on this machine, and browser pages from
 //! allowed origins.
 
-use crate::http_routes::{http_error, random, refusal, Front};
-use crate::openai::cut;
+use crate::app_state::AppState;
+use crate::openai::{cut, ApiError};
+use crate::util::random;
 use axum::extract::{Request, State};
 use axum::http::uri::{Authority, Uri};
 use axum::http::{header, HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,8 +51,12 @@ pub async fn request_id(request: Request, next: Next) -> Response {
 /// could have sent. Such a page can point its own domain at this machine (DNS rebinding), and the
 /// browser then treats the server as part of that site. It can't forge the names in `Host` and
 /// `Origin`, though.
-pub async fn local_only(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
-    let Some(address) = front.local else { return next.run(request).await };
+pub async fn local_only(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(address) = state.local else { return next.run(request).await };
     let texts = |name: HeaderName, headers: &HeaderMap| {
         let values = headers.get_all(name).into_iter();
         values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
@@ -60,7 +65,7 @@ pub async fn local_only(State(front): State<Arc<Front>>, request: Request, next:
     hosts.extend(request.uri().authority().map(Authority::to_string));
     let origins: Vec<String> = texts(header::ORIGIN, request.headers());
     let allowed = |origin: &String| {
-        front.origins.iter().any(|one| one == "*" || one == origin)
+        state.origins.iter().any(|one| one == "*" || one == origin)
             || is_local_origin(origin, address)
     };
     let message = if let Some(host) = hosts.iter().find(|host| !is_local(host, address)) {
@@ -78,8 +83,8 @@ pub async fn local_only(State(front): State<Arc<Front>>, request: Request, next:
     } else {
         return next.run(request).await;
     };
-    front.metrics.refused(403);
-    refusal(&http_error(403, None, message))
+    state.metrics.refused(403);
+    ApiError::http(403, None, message).into_response()
 }
 
 /// Whether a `host:port` refers to this machine or to the address the server listens on.
@@ -99,17 +104,21 @@ fn is_local_origin(origin: &str, address: IpAddr) -> bool {
 }
 
 /// Requires the API key on every request, if the server has one.
-pub async fn with_key(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
-    if let Some(key) = &front.key {
+pub async fn with_key(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if let Some(key) = &state.key {
         let shown = request.headers().get(header::AUTHORIZATION).map_or(&b""[..], |v| v.as_bytes());
         let shown = bearer(shown).unwrap_or_default();
         if !same(shown, key.as_bytes()) {
-            front.metrics.refused(401);
+            state.metrics.refused(401);
             let message = match shown.is_empty() {
                 true => "this server requires a key; send Authorization: Bearer KEY",
                 false => "this is the wrong key for this server",
             };
-            return refusal(&http_error(401, Some("invalid_api_key"), message.into()));
+            return ApiError::http(401, Some("invalid_api_key"), message).into_response();
         }
     }
     next.run(request).await

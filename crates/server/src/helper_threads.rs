@@ -1,8 +1,8 @@
 //! Runs slow work off the HTTP thread and the model's thread, with a limit on how much runs at
 //! once.
 
-use crate::http_routes::say;
 use crate::openai::{ApiError, Endpoint};
+use crate::util::say;
 use candecode::kit::panics;
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,17 +3,24 @@
 
 #![warn(missing_docs)]
 
+mod activity;
 mod answer;
+mod app_state;
+mod automata_cache;
+mod body;
 mod connections;
 mod engine_side;
 mod guards;
 mod helper_threads;
 mod http_routes;
+mod http_thread;
 mod metrics;
 mod openai;
 mod prompts;
-mod rails;
+mod request_maker;
+mod response_sink;
 mod serve_flags;
+mod util;
 
 use candecode::kit::{error, panics};
 use candecode_engine::kernels;

@@ -1,10 +1,13 @@
 //! The metrics served at `/metrics`, in Prometheus's text format: load, totals and latencies. Where
 //! vLLM has the same metric, the name is vLLM's, with our own prefix.
 
+use candecode::day20_serve::{Connection, Event, Piece};
 use candecode::kit::{CacheLoad, SchedulerLoad};
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Number of durations and their sum.
 #[derive(Default)]
@@ -52,21 +55,6 @@ impl Metrics {
         self.preemptions.store(cache.preemptions, Relaxed);
         self.prefix_queries.store(cache.prefix_queries, Relaxed);
         self.prefix_hits.store(cache.prefix_hits, Relaxed);
-    }
-
-    /// Counts the prompt tokens of a request that has started.
-    pub fn started(&self, prompt_tokens: usize) {
-        self.prompt_tokens.fetch_add(prompt_tokens as u64, Relaxed);
-    }
-
-    /// Records the time from a request's arrival to a choice's first token.
-    pub fn first_token(&self, after: Duration) {
-        self.first.add(after);
-    }
-
-    /// Records the time between two tokens of a choice.
-    pub fn next_token(&self, after: Duration) {
-        self.next.add(after);
     }
 
     /// Counts a client that disconnected before its answer was complete.
@@ -135,5 +123,51 @@ impl Metrics {
             let _ = writeln!(text, "{name}_sum {seconds}\n{name}_count {count}");
         }
         text
+    }
+}
+
+/// A client's connection, and the counts and latencies of the tokens that the loop sends there.
+pub struct Measured<C> {
+    connection: C,
+    metrics: Arc<Metrics>,
+    /// Number of tokens in all prompts, counted with the first token of the answer.
+    prompt_tokens: usize,
+    /// Arrival time of the request.
+    came: Instant,
+    /// Time of each choice's latest token.
+    newest: RefCell<Vec<Option<Instant>>>,
+}
+
+impl<C: Connection> Measured<C> {
+    /// Measures the connection of a request that arrives now, with this many choices, and
+    /// `prompt_tokens` tokens in all of its prompts.
+    pub fn new(connection: C, choices: usize, prompt_tokens: usize, metrics: Arc<Metrics>) -> Self {
+        let newest = RefCell::new(vec![None; choices]);
+        Self { connection, metrics, prompt_tokens, came: Instant::now(), newest }
+    }
+
+    fn measure(&self, piece: &Piece) {
+        let now = Instant::now();
+        let mut newest = self.newest.borrow_mut();
+        if newest.iter().all(Option::is_none) {
+            self.metrics.prompt_tokens.fetch_add(self.prompt_tokens as u64, Relaxed);
+        }
+        match newest.get_mut(piece.index).and_then(|newest| newest.replace(now)) {
+            None => self.metrics.first.add(now - self.came),
+            Some(before) => self.metrics.next.add(now - before),
+        }
+    }
+}
+
+impl<C: Connection> Connection for Measured<C> {
+    fn send(&self, event: Event) {
+        if let Event::Token(piece) = &event {
+            self.measure(piece);
+        }
+        self.connection.send(event);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.connection.is_closed()
     }
 }

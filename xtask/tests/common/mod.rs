@@ -400,6 +400,15 @@ impl Session {
     }
 }
 
+/// A watch that a test has seen enough of must not outlive it.
+#[cfg(unix)]
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 pub fn texts(output: Output) -> (String, String, i32) {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (text(output.stdout), text(output.stderr), output.status.code().unwrap_or(-1))

@@ -22,7 +22,7 @@ use anyhow::Result;
 #[cfg(feature = "hub")]
 pub fn run(args: &Args, address: &str) -> Result<u8> {
     use crate::output::show;
-    use crate::plan::Plan;
+    use crate::plan::plan;
     use crate::{chat_terminal, interrupt};
     use candecode::kit::error::{shown, usage};
     use candecode::kit::note::note;
@@ -38,7 +38,7 @@ pub fn run(args: &Args, address: &str) -> Result<u8> {
     if prompts.is_empty() && !args.chat {
         return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
     }
-    let params = Plan::new(args, prompts.len().max(1))?.params;
+    let (_, params) = plan(args, prompts.len().max(1))?;
     let server = client.choose_model(&args.model)?;
     request::check(args, &params, &server)?;
     note!("[{} on {}]", shown(&server.model), client.base());

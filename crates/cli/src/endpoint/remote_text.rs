@@ -82,7 +82,7 @@ pub fn run(
     params: &SamplingParams,
     prompts: &[RemotePrompt],
 ) -> Result<u8> {
-    let n = args.num_return_sequences;
+    let n = args.num_return_sequences();
     let json = args.format == Format::Json;
     let streams = !json && n == 1;
     for (number, prompt) in prompts.iter().enumerate() {

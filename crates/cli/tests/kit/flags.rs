@@ -6,12 +6,14 @@ use crate::{refused, Folder};
 use candecode::kit::processor::process_all;
 use candecode::kit::{named, ProcessorInput, SamplingParams};
 use candecode::{Day, DAYS};
-use candecode_cli::flags::{Args, CacheName, Early, Format, RngKind, Seed};
-use candecode_cli::plan::Plan;
+use candecode_cli::flags::{Args, Early, Format, RngKind, Seed};
+use candecode_cli::plan;
 use candecode_engine::credits::whose;
 use candecode_engine::generation_config;
+use candecode_engine::loops::{names, Ability, Loop, LOOPS};
 use candecode_engine::operations::plain;
 use candecode_engine::requests;
+use candecode_engine::CacheName;
 use serde_json::json;
 
 /// Parses a command line's flags, after `-p Once`.
@@ -23,22 +25,22 @@ fn parsed(flags: &[&str]) -> Result<Args, clap::Error> {
     Args::read([&["candecode", "-p", "Once"], flags].concat())
 }
 
-fn plan(flags: &[&str]) -> Plan {
-    Plan::new(&args(flags), 1).unwrap()
+fn params(flags: &[&str]) -> SamplingParams {
+    plan::plan(&args(flags), 1).unwrap().1
 }
 
 #[test]
 fn the_default_is_greedy_decoding_with_a_cache() {
     let args = args(&[]);
-    assert_eq!((args.model.as_str(), args.max_new_tokens, args.seed), ("story-3m", 128, None));
+    assert_eq!((args.model.as_str(), args.max_new_tokens(), args.seed), ("story-3m", 128, None));
     assert_eq!(
         (args.device.as_str(), args.dtype, args.quantize, args.format),
         ("cpu", None, None, Format::Text)
     );
-    assert_eq!((args.num_beams, args.early_stopping, args.cache), (1, Early::False, None));
-    let plan = plan(&[]);
-    assert_eq!((plan.day, plan.rows, plan.samples()), (10, 1, false));
-    assert_eq!(plan.params, SamplingParams::default());
+    assert_eq!((args.num_beams(), args.early_stopping, args.cache), (1, Early::False, None));
+    let (day_loop, params) = plan::plan(&args, 1).unwrap();
+    assert_eq!((day_loop.day, args.cache(day_loop)), (10, Some(CacheName::Dynamic)));
+    assert_eq!(params, SamplingParams::default());
 }
 
 #[test]
@@ -49,13 +51,12 @@ fn any_sampling_flag_alone_turns_sampling_on() {
         (["--top-p", "0.9"], 1.0, None, 0.9, 0.0),
         (["--min-p", "0.1"], 1.0, None, 1.0, 0.1),
     ] {
-        let plan = plan(&flags);
         // No other setting is implied, not even HF's hidden top_k = 50.
         let want = SamplingParams { temperature, top_k, top_p, min_p, ..Default::default() };
-        assert_eq!((plan.samples(), plan.params), (true, want), "{flags:?}");
+        assert_eq!(params(&flags), want, "{flags:?}");
     }
-    assert!(!plan(&["--temperature", "0"]).samples());
-    let both = Plan::new(&args(&["--temperature", "0", "--top-k", "5"]), 1);
+    assert_eq!(params(&["--temperature", "0"]), SamplingParams::default());
+    let both = plan::plan(&args(&["--temperature", "0", "--top-k", "5"]), 1);
     refused(both, &["--temperature 0 means greedy"]);
 }
 
@@ -78,21 +79,106 @@ fn the_lowest_day_that_supports_the_flags_runs() {
         (&["--loop", "day12"], 1, 12, 1),
         (&["--loop", "day11"], 1, 11, 1),
     ] {
-        let plan = Plan::new(&args(flags), prompts).unwrap();
-        assert_eq!((plan.day, plan.rows), (day, rows), "{flags:?} and {prompts} prompts");
+        let args = args(flags);
+        let (day_loop, _) = plan::plan(&args, prompts).unwrap();
+        let got = (day_loop.day, prompts * args.samples());
+        assert_eq!(got, (day, rows), "{flags:?} and {prompts} prompts");
     }
-    for (flags, prompts) in [
-        (&["--loop", "day6", "--stop", "x"][..], 1),
-        (&["--loop", "day6", "--logit-bias", "5=1"], 1),
-        (&["--loop", "day6", "--repetition-penalty", "1.5"], 1),
-        (&["--loop", "day7", "--top-k", "9", "--num-return-sequences", "2"], 1),
-        (&["--loop", "day10", "--no-cache"], 1),
-        (&["--loop", "day21", "--no-cache"], 1),
-        (&["--loop", "day21", "--no-cache"], 2),
-        (&["--loop", "day13"], 1),
-        (&["--loop", "day15", "--num-beams", "2"], 1),
+    for (flags, prompts, says) in [
+        (&["--loop", "day6", "--stop", "x"][..], 1, "--loop day6 can't take --stop; day 10's loop"),
+        (&["--loop", "day6", "--logit-bias", "5=1"], 1, "day6 can't take --logit-bias"),
+        (&["--loop", "day6", "--repetition-penalty", "1.5"], 1, "take --repetition-penalty"),
+        (
+            &["--loop", "day7", "--top-k", "9", "--num-return-sequences", "2"],
+            1,
+            "--loop day7 can't take --num-return-sequences; day 12's loop can",
+        ),
+        (&["--loop", "day10", "--no-cache"], 1, "day10 can't take --no-cache; day 7's loop can"),
+        (&["--loop", "day21", "--no-cache"], 1, "day21 can't take --no-cache; day 7's loop can"),
+        (&["--loop", "day21", "--no-cache"], 2, "day21 can't take --no-cache; day 12's loop can"),
+        (&["--loop", "day13"], 1, "day13 needs --draft-model, --draft-ngram or --draft-table"),
+        (&["--loop", "day24"], 1, "day24 needs --draft-tree or --medusa"),
+        (&["--loop", "day15", "--num-beams", "2"], 1, "day15 can't take --num-beams; day 11's"),
+        // No loop takes both.
+        (
+            &["--past-context", "window"],
+            2,
+            "--past-context window cannot be used with several prompts, because day 12's loop \
+             can't take it; leave one of them out",
+        ),
+        (
+            &["--loop", "day13", "--draft-ngram", "--cache", "sliding"],
+            1,
+            "--cache sliding cannot be used with --draft-ngram, because day 13's loop can't take \
+             it: beams, batches and drafts need the earlier positions",
+        ),
     ] {
-        refused(Plan::new(&args(flags), prompts), &["cannot do what the other flags ask for"]);
+        refused(plan::plan(&args(flags), prompts), &[says]);
+    }
+}
+
+/// The flags that ask something of a loop, one by one, for every loop.
+#[test]
+fn each_loop_refuses_the_flags_that_it_cannot_take_and_names_them() {
+    let caches = [CacheName::Static, CacheName::Sliding, CacheName::Paged].map(Ability::Cache);
+    let asked = [
+        ("--top-k 5", "--top-k", Ability::Sampling),
+        ("--top-k 5 --rng torch", "--rng torch", Ability::TorchStream),
+        ("--stop x", "--stop", Ability::Processors),
+        ("--top-logprobs 2", "--top-logprobs", Ability::TopLogprobs),
+        ("--past-context window", "--past-context window", Ability::Window),
+        ("--max-batch-tokens 4096", "--max-batch-tokens", Ability::BatchLimit),
+        ("--num-beams 2", "--num-beams", Ability::Beams),
+        ("--draft-ngram", "--draft-ngram", Ability::Drafts),
+        ("--medusa", "--medusa", Ability::DraftTrees),
+        ("--num-return-sequences 2 --top-k 5", "--num-return-sequences", Ability::Batches),
+        ("--no-cache", "--no-cache", Ability::NoCache),
+        ("--cache static", "--cache static", caches[0]),
+        ("--cache sliding", "--cache sliding", caches[1]),
+        ("--cache paged", "--cache paged", caches[2]),
+    ];
+    let mut refusals = 0;
+    for day_loop in LOOPS {
+        let needed = match day_loop.needs {
+            Some((Ability::Drafts, _)) => "--draft-ngram",
+            Some(_) => "--draft-tree 2x1",
+            None => "",
+        };
+        for (flags, named, ability) in asked {
+            let line = format!("--loop {day_loop:?} {needed} {flags}");
+            let flags: Vec<&str> = line.split_whitespace().collect();
+            let Ok(args) = parsed(&flags) else { continue }; // clap has refused two of the flags
+            let planned = plan::plan(&args, 1);
+            if flags.contains(&"torch") && !day_loop.can(Ability::Sampling) {
+                refused(planned, &[&format!("--loop {day_loop:?} can't take --top-k")]);
+            } else if day_loop.can(ability) {
+                assert_eq!(planned.unwrap().0, *day_loop, "{line}");
+            } else {
+                let error = planned.unwrap_err().to_string();
+                let days_loop = format!("{day_loop} can't take it");
+                let by_name = format!("--loop {day_loop:?} can't take {named}; ");
+                let clash = error.starts_with(named) && error.contains(&days_loop);
+                assert!(error.starts_with(&by_name) || clash, "{line}: {error}");
+                refusals += 1;
+            }
+        }
+    }
+    assert!(refusals > 40, "{refusals}");
+}
+
+#[test]
+fn loops_have_unique_days_and_are_listed_in_messages() {
+    let mut days: Vec<usize> = LOOPS.iter().map(|day_loop| day_loop.day).collect();
+    days.sort();
+    days.dedup();
+    assert_eq!(days.len(), LOOPS.len());
+    assert!(names("or").starts_with("day6, day7, day10 to day13, "), "{}", names("or"));
+    for day_loop in LOOPS {
+        let own = day_loop.cache.map_or(Ability::NoCache, Ability::Cache);
+        let trees = day_loop.can(Ability::DraftTrees); // with a cache of their own
+        assert!(day_loop.can(own) || trees, "{day_loop} lacks its own cache");
+        assert!(day_loop.needs.is_none_or(|(needed, _)| day_loop.can(needed)), "{day_loop}");
+        assert_eq!(Loop::parse(&format!("{day_loop:?}")).unwrap(), *day_loop);
     }
 }
 
@@ -117,8 +203,8 @@ fn flags_are_read() {
     assert_eq!((args.format, args.draft_ngram), (Format::Json, Some(2)));
     let args =
         read("-p -5 --num-beams 2 --early-stopping never --length-penalty -0.5 --loop 11").unwrap();
-    assert_eq!((args.num_beams, args.early_stopping), (2, Early::Never));
-    assert_eq!((args.length_penalty, args.loop_day), (-0.5, Some(11)));
+    assert_eq!((args.num_beams(), args.early_stopping), (2, Early::Never));
+    assert_eq!((args.length_penalty, args.day_loop.unwrap().day), (Some(-0.5), 11));
     assert_eq!(args.prompt, ["-5"]);
     for clash in [
         "--prompt-ids 1",
@@ -198,7 +284,7 @@ fn processors_follow_transformers_order() {
         "7=-2.5",
     ];
     let (args, tokenizer) = (args(&flags), tokenizer().unwrap());
-    let params = Plan::new(&args, 1).unwrap().params;
+    let (_, params) = plan::plan(&args, 1).unwrap();
     let config = model("story-230k").unwrap().config().clone();
     let all = requests::processors(&params, &tokenizer, &config).unwrap();
     let names: Vec<String> = all.iter().map(|processor| processor.name()).collect();
@@ -260,7 +346,7 @@ fn processing_stops_and_names_the_processor_that_left_no_token() {
 
 #[test]
 fn a_request_gets_the_models_eos_and_fits_its_context() {
-    let (params, model) = (plan(&["--stop", "The end"]).params, model("story-230k").unwrap());
+    let (params, model) = (params(&["--stop", "The end"]), model("story-230k").unwrap());
     let sampler = requests::sampler(&params, 0, &plain());
     let mut request = requests::request(model.config(), &[5; 500], &params, &[], sampler, &plain());
     assert_eq!(request.eos_token_ids, [0]);
@@ -282,19 +368,23 @@ fn values_that_make_no_sense_together_are_refused() {
             "--num-return-sequences is more than --num-beams",
         ),
         ("--num-return-sequences 3", "would give the same text again"),
-        ("--max-batch-tokens 99 --loop day12", "--max-batch-tokens is for the scheduler"),
-        ("--past-context window --num-beams 2", "--past-context window is for one prompt"),
+        (
+            "--max-batch-tokens 99 --loop day12",
+            "day12 can't take --max-batch-tokens; day 15's loop",
+        ),
+        ("--past-context window --num-beams 2", "window cannot be used with --num-beams, because"),
         ("--past-context window --cache sliding", "--cache sliding is for one prompt"),
-        ("--num-beams 2 --cache sliding", "--cache sliding is for one prompt"),
-        ("--draft-ngram --cache sliding", "--cache sliding is for one prompt"),
-        ("--top-logprobs 2 --loop day6", "--top-logprobs is for the loops of days 7, 10"),
-        ("--draft-ngram --temperature 1 --rng torch", "need --rng chacha"),
+        ("--num-beams 2 --cache sliding", "--cache sliding cannot be used with --num-beams"),
+        ("--draft-ngram --cache sliding", "--cache sliding cannot be used with --draft-ngram"),
+        ("--top-logprobs 2 --loop day6", "day6 can't take --top-logprobs; day 10's loop can"),
+        ("--draft-ngram --temperature 1 --rng torch", "use --rng chacha"),
+        ("--block-size 16", "need a paged cache"),
         ("--kernels mine --dtype f16", "--kernels mine doesn't support"),
         ("--template-date 2026-01-31", "are for chat templates"),
         ("--min-new-tokens 9 --max-new-tokens 8", "--min-new-tokens is more than"),
     ] {
         let flags: Vec<&str> = flags.split(' ').collect();
-        refused(Plan::new(&args(&flags), 1), &[needs]);
+        refused(plan::plan(&args(&flags), 1), &[needs]);
     }
     for flags in [
         "--seed 3 --top-k 5",
@@ -305,7 +395,7 @@ fn values_that_make_no_sense_together_are_refused() {
         "--past-context window --no-cache",
     ] {
         let flags: Vec<&str> = flags.split(' ').collect();
-        Plan::new(&args(&flags), 1).unwrap();
+        plan::plan(&args(&flags), 1).unwrap();
     }
 }
 
@@ -381,7 +471,7 @@ fn a_block_file_has_one_word_per_line() {
     let blocked = |text: &str, more: &[&str]| {
         let file = folder.write("words.txt", text);
         let flags = [&["--block-file", file.to_str().unwrap()], more].concat();
-        Plan::new(&args(&flags), 1).map(|plan| plan.params.block)
+        plan::plan(&args(&flags), 1).map(|(_, params)| params.block)
     };
     assert_eq!(blocked("cat\nbig dog\n", &[]).unwrap(), ["cat", "big dog"]);
     assert_eq!(blocked("cat\r\nbig dog\r\n", &[]).unwrap(), ["cat", "big dog"]);
@@ -399,10 +489,10 @@ fn a_block_file_has_one_word_per_line() {
     std::fs::write(folder.0.join("words.txt"), [0xff, 0xfe, b'c', 0]).unwrap();
     let file = folder.0.join("words.txt");
     refused(
-        Plan::new(&args(&["--block-file", file.to_str().unwrap()]), 1),
+        plan::plan(&args(&["--block-file", file.to_str().unwrap()]), 1),
         &["could not be read as UTF-8"],
     );
-    refused(Plan::new(&args(&["--block-file", "/nowhere/words"]), 1), &["/nowhere/words"]);
+    refused(plan::plan(&args(&["--block-file", "/nowhere/words"]), 1), &["/nowhere/words"]);
 }
 
 fn advice(config: &serde_json::Value, args: &Args) -> Option<String> {
@@ -493,7 +583,7 @@ fn suggested_flags_are_valid_and_silence_the_note() {
         let Some(said) = advice(&config, &args(&[])) else { continue };
         let flags: Vec<&str> = said.split(" add ").nth(1).unwrap().split(' ').collect();
         let args = args(&flags);
-        Plan::new(&args, 1).unwrap();
+        plan::plan(&args, 1).unwrap();
         assert_eq!(advice(&config, &args), None, "{said}");
     }
 }

@@ -5,7 +5,7 @@ use crate::refused;
 use candecode::kit::ModelConfig;
 use candecode_cli::flags::Args;
 use candecode_cli::memory_need::need;
-use candecode_cli::plan::Plan;
+use candecode_cli::plan::plan;
 use candecode_engine::memory_check::{amount, left, Need};
 use candecode_engine::CacheKind;
 use candle_core::{DType, Device};
@@ -98,7 +98,7 @@ fn chat_length_is_limited_by_memory_and_context() {
 
 fn ask(flags: &[&str], model: &ModelConfig, prompts: &[usize], room: f64) -> anyhow::Result<()> {
     let args = args(flags);
-    let plan = Plan::new(&args, prompts.len())?;
+    let (day_loop, _) = plan(&args, prompts.len())?;
     let prompts: Vec<Vec<u32>> = prompts.iter().map(|len| vec![1; *len]).collect();
     let dtype = args.dtype.unwrap_or(DType::F32);
     let bytes = match args.quantize {
@@ -106,7 +106,7 @@ fn ask(flags: &[&str], model: &ModelConfig, prompts: &[usize], room: f64) -> any
         None => dtype.size_in_bytes() as f64,
     };
     let models = [(model, bytes)];
-    need(&args, &plan, &models, &prompts, dtype, &Device::Cpu).check(room)
+    need(&args, day_loop, &models, &prompts, dtype, &Device::Cpu).check(room)
 }
 
 #[test]
@@ -114,8 +114,9 @@ fn loops_need_memory_for_the_rows_that_run_at_once() {
     let model = tiny();
     let rows = |flags: &[&str], prompts: usize| {
         let args: Args = args(flags);
-        let (plan, prompts) = (Plan::new(&args, prompts).unwrap(), vec![vec![1; 4]; prompts]);
-        need(&args, &plan, &[(&model, 4.0)], &prompts, DType::F32, &Device::Cpu).rows
+        let (day_loop, _) = plan(&args, prompts).unwrap();
+        let prompts = vec![vec![1; 4]; prompts];
+        need(&args, day_loop, &[(&model, 4.0)], &prompts, DType::F32, &Device::Cpu).rows
     };
     assert_eq!(rows(&[], 1), 1);
     assert_eq!(rows(&[], 5), 5);

@@ -10,7 +10,7 @@ use candecode::kit::{
     named, FinishReason, NoCache, ProcessorInput, Request, SamplingParams, Token,
 };
 use candecode_cli::flags::Args;
-use candecode_cli::plan::Plan;
+use candecode_cli::plan::plan;
 use candecode_engine::operations::plain;
 use candecode_engine::requests;
 use candecode_engine::token_rules;
@@ -164,7 +164,7 @@ fn sequences_of_ids_are_blocked() {
     refused(error, &["block_ids: token id 9 is not in the vocabulary of 4 tokens"]);
     for (value, ids) in [("5,9", &[5, 9][..]), ("77", &[77]), ("1, 2", &[1, 2])] {
         let args = Args::read(["candecode", "-p", "a", "--block-ids", value]).unwrap();
-        assert_eq!(Plan::new(&args, 1).unwrap().params.block_ids, [ids]);
+        assert_eq!(plan(&args, 1).unwrap().1.block_ids, [ids]);
     }
     for value in ["", "5,", "-1", "dog", "4294967296", "[5]"] {
         let args = ["candecode", "-p", "a", &format!("--block-ids={value}")].map(String::from);

@@ -7,7 +7,7 @@ use anyhow::Result;
 use candecode::day12_batching::{generate_batch, BatchCache};
 use candecode::day15_scheduler::Scheduler;
 use candecode::kit::{Batch, Cache, Model, ModelConfig, Step, Tokenizer};
-use candecode_cli::score::trace as mix;
+use candecode_engine::score::trace as mix;
 use candle_core::{Device, Tensor};
 use std::cell::RefCell;
 use std::fmt::Write as _;

@@ -9,7 +9,7 @@ use candecode::day12_batching::BatchCache;
 use candecode::day15_scheduler::Scheduler;
 use candecode::day21_pages::{PagedBatch, PagedCache};
 use candecode::kit::{Batch, Model, Tokenizer};
-use candecode_cli::score::trace as mix;
+use candecode_engine::score::trace as mix;
 
 /// Number of positions in the cache.
 const POSITIONS: usize = 512;

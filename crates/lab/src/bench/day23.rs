@@ -10,7 +10,7 @@ use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
 use candecode::day23_token_budget::{Limits, TokenScheduler};
 use candecode::kit::{Batch, Model, SchedulerInterface, Tokenizer};
-use candecode_cli::score::trace as mix;
+use candecode_engine::score::trace as mix;
 use std::collections::BTreeMap;
 use std::time::Instant;
 

@@ -1,5 +1,7 @@
 //! Errors as OpenAI reports them: an HTTP status and a JSON body.
 
+use axum::http::{header, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 use candecode::day20_serve::JobError;
 use candecode::kit::processor::LEFT_NO_TOKEN;
 use serde_json::{json, Value};
@@ -39,6 +41,11 @@ impl ApiError {
     pub fn new(status: u16, kind: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { status, message, kind, param: None, code: None, retry_after: None }
+    }
+
+    /// An error at the HTTP level, such as a wrong path, method or content type.
+    pub fn http(status: u16, code: Option<&'static str>, message: impl Into<String>) -> Self {
+        Self { code, ..Self::new(status, "invalid_request_error", message) }
     }
 
     /// 400: a field has an invalid value. The message should begin with the field's name.
@@ -117,6 +124,18 @@ impl std::fmt::Display for ApiError {
 }
 
 impl std::error::Error for ApiError {}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = [(header::CONTENT_TYPE, "application/json")];
+        let mut response = (status, headers, self.body().to_string()).into_response();
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
 
 impl From<JobError> for ApiError {
     fn from(error: JobError) -> Self {

@@ -2,7 +2,9 @@
 
 mod api_error;
 mod api_request;
+pub mod checks;
 mod known_fields;
+mod parse;
 mod reply;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,9 @@
 //! `candecode --score DAY`, for `cargo xtask list --score`: replays one trace of 24 requests with a
 //! day's loop and prints what it cost, as JSON.
 
-use anyhow::{bail, Result};
+use crate::operations::{self, Kernels};
+use crate::{credits, load};
+use anyhow::Result;
 use candecode::day07_greedy::{generate, Sequence};
 use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
 use candecode::day12_batching::{generate_batch, BatchCache};
@@ -12,13 +14,11 @@ use candecode::kit::ops::SharedOps;
 use candecode::kit::{Batch, Cache, Model, ModelConfig, Request, SchedulerInterface, Step, Token};
 use candecode::kit::{TokenIter, Tokenizer};
 use candecode::DAYS;
-use candecode_engine::credits;
-use candecode_engine::load;
-use candecode_engine::operations::{self, Kernels};
 use candecode_formats::{hub, read_tokenizer};
 use candle_core::{DType, Device, Tensor};
 use serde_json::Value;
 use std::cell::Cell;
+use std::fmt;
 use std::time::Instant;
 
 /// The model that the trace is replayed with.
@@ -88,27 +88,28 @@ impl Replay {
 /// Replays the trace with a day's loop and returns the cost of the fastest replay.
 ///
 /// # Errors
-/// If the day has no loop here, the model can't be loaded, or the loop fails.
-pub fn score(day: usize) -> Result<Value> {
+/// If the model can't be loaded, or the loop fails.
+pub fn score(by: &TraceLoop) -> Result<Value> {
     let ops = operations::choose(Some(Kernels::Fast), &Device::Cpu);
     let folder = hub::locate(MODEL, true)?;
     let tokenizer = read_tokenizer(&folder)?;
     let model = load::load_transformer(&folder, DType::F32, &Device::Cpu, &ops)?;
-    let trace = trace();
+    let texts = trace();
     let mut fastest: Option<(f64, Value)> = None;
     for _ in 0..REPLAYS {
         let counted = Counted { model: &model, passes: Cell::new(0), positions: Cell::new(0) };
-        let texts = vec![Vec::new(); trace.len()];
-        let mut replay = Replay { begun: Instant::now(), texts, first: Vec::new() };
-        serve(day, &counted, &tokenizer, &ops, &trace, &mut replay)?;
+        let served = Trace { model: &counted, tokenizer: &tokenizer, ops: &ops, texts: &texts };
+        let empty = vec![Vec::new(); texts.len()];
+        let mut replay = Replay { begun: Instant::now(), texts: empty, first: Vec::new() };
+        (by.serve)(&served, &mut replay)?;
         let seconds = replay.begun.elapsed().as_secs_f64();
         if fastest.as_ref().is_some_and(|(least, _)| *least <= seconds) {
             continue;
         }
         // The last token of a text is never fed to the model.
-        let needed: usize = trace.iter().map(|(prompt, new)| prompt.len() + new - 1).sum();
+        let needed: usize = texts.iter().map(|(prompt, new)| prompt.len() + new - 1).sum();
         let cost = serde_json::json!({
-            "loop": day,
+            "loop": by.day,
             "whose": credits::whose(DAYS),
             "passes": counted.passes.get(),
             "positions": counted.positions.get(),
@@ -123,72 +124,120 @@ pub fn score(day: usize) -> Result<Value> {
     Ok(fastest.map(|(_, cost)| cost).unwrap_or_default())
 }
 
-/// Serves the trace with a day's loop.
-fn serve(
-    day: usize,
-    model: &dyn Model,
-    tokenizer: &Tokenizer,
-    ops: &SharedOps,
-    trace: &[(Vec<u32>, usize)],
-    replay: &mut Replay,
-) -> Result<()> {
-    let layers = model.config().num_hidden_layers;
-    // Greedy, and nothing ends a text early, so every loop does the same work.
-    let requests = || {
-        trace.iter().map(|(prompt, new)| {
+/// A model, and the requests of the trace.
+struct Trace<'a> {
+    model: &'a dyn Model,
+    tokenizer: &'a Tokenizer,
+    ops: &'a SharedOps,
+    texts: &'a [(Vec<u32>, usize)],
+}
+
+impl<'a> Trace<'a> {
+    /// Returns the requests: greedy, and nothing ends a text early, so every loop does the same
+    /// work.
+    fn requests(&self) -> impl Iterator<Item = Request<'a>> + 'a {
+        let (model, ops) = (self.model, self.ops);
+        self.texts.iter().map(move |(prompt, new)| {
             let mut request = Request::new(model.config(), prompt, *new, operations::greedy(ops));
             request.eos_token_ids.clear();
             request
         })
-    };
-    match day {
-        7 => {
-            for (id, request) in requests().enumerate() {
-                replay.drain(id, generate(model, tokenizer, request)?)?;
-            }
-        }
-        10 => {
-            for (id, request) in requests().enumerate() {
-                let cached = Cached::new(model, Box::new(DynamicCache::new(layers)));
-                replay.drain(id, generate_cached(cached, tokenizer, request)?)?;
-            }
-        }
-        12 => {
-            let mut requests = requests();
-            for from in (0..trace.len()).step_by(ROWS) {
-                let batch = requests.by_ref().take(ROWS).collect();
-                let cache = Box::new(BatchCache::new(layers, None));
-                replay.drain(from, generate_batch(model, tokenizer, batch, cache)?)?;
-            }
-        }
-        15 => {
-            let new_cache = move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>;
-            let scheduler = Scheduler::new(model, tokenizer, Box::new(new_cache), usize::MAX);
-            schedule(scheduler, requests(), replay)?;
-        }
-        21 => {
-            let mut batch = PagedBatch::new(model, Vec::new(), PagedCache::new(layers, 64, 16)?);
-            let mut requests = requests().enumerate();
-            loop {
-                for (id, mut request) in requests.by_ref().take(ROWS - batch.running.len()) {
-                    request.id = id;
-                    batch.running.push(Sequence::new(request, tokenizer));
-                }
-                if batch.running.is_empty() {
-                    break;
-                }
-                batch.step()?.iter().for_each(|token| replay.push(0, token));
-            }
-        }
-        23 => {
-            let cache = PagedCache::new(layers, 64, 16)?;
-            let limits = Limits { max_num_batched_tokens: 64, max_num_seqs: ROWS };
-            let scheduler = TokenScheduler::new(model, tokenizer, cache, None, limits)?;
-            schedule(scheduler, requests(), replay)?;
-        }
-        _ => bail!("day {day} has no loop for this trace"),
+    }
+
+    fn layers(&self) -> usize {
+        self.model.config().num_hidden_layers
+    }
+}
+
+/// A day's loop that can serve the trace.
+pub struct TraceLoop {
+    /// The day that builds it.
+    day: usize,
+    /// Serves the trace.
+    serve: fn(&Trace, &mut Replay) -> Result<()>,
+}
+
+/// The loops that can serve the trace.
+static LOOPS: &[TraceLoop] = &[
+    TraceLoop { day: 7, serve: one_by_one },
+    TraceLoop { day: 10, serve: cached },
+    TraceLoop { day: 12, serve: batches },
+    TraceLoop { day: 15, serve: scheduled },
+    TraceLoop { day: 21, serve: paged },
+    TraceLoop { day: 23, serve: with_budget },
+];
+
+impl TraceLoop {
+    /// Parses a day whose loop can serve the trace.
+    ///
+    /// # Errors
+    /// If there is no such loop.
+    pub fn parse(text: &str) -> Result<&'static Self, String> {
+        let day = text.parse().ok();
+        let found = LOOPS.iter().find(|known| Some(known.day) == day);
+        found.ok_or_else(|| format!("day {text} has no loop for this trace"))
+    }
+}
+
+impl fmt::Debug for TraceLoop {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "day{}", self.day)
+    }
+}
+
+fn one_by_one(trace: &Trace, replay: &mut Replay) -> Result<()> {
+    for (id, request) in trace.requests().enumerate() {
+        replay.drain(id, generate(trace.model, trace.tokenizer, request)?)?;
     }
     Ok(())
+}
+
+fn cached(trace: &Trace, replay: &mut Replay) -> Result<()> {
+    for (id, request) in trace.requests().enumerate() {
+        let cached = Cached::new(trace.model, Box::new(DynamicCache::new(trace.layers())));
+        replay.drain(id, generate_cached(cached, trace.tokenizer, request)?)?;
+    }
+    Ok(())
+}
+
+fn batches(trace: &Trace, replay: &mut Replay) -> Result<()> {
+    let mut requests = trace.requests();
+    for from in (0..trace.texts.len()).step_by(ROWS) {
+        let batch = requests.by_ref().take(ROWS).collect();
+        let cache = Box::new(BatchCache::new(trace.layers(), None));
+        replay.drain(from, generate_batch(trace.model, trace.tokenizer, batch, cache)?)?;
+    }
+    Ok(())
+}
+
+fn scheduled(trace: &Trace, replay: &mut Replay) -> Result<()> {
+    let layers = trace.layers();
+    let new_cache = move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>;
+    let scheduler = Scheduler::new(trace.model, trace.tokenizer, Box::new(new_cache), usize::MAX);
+    schedule(scheduler, trace.requests(), replay)
+}
+
+fn paged(trace: &Trace, replay: &mut Replay) -> Result<()> {
+    let cache = PagedCache::new(trace.layers(), 64, 16)?;
+    let mut batch = PagedBatch::new(trace.model, Vec::new(), cache);
+    let mut requests = trace.requests().enumerate();
+    loop {
+        for (id, mut request) in requests.by_ref().take(ROWS - batch.running.len()) {
+            request.id = id;
+            batch.running.push(Sequence::new(request, trace.tokenizer));
+        }
+        if batch.running.is_empty() {
+            return Ok(());
+        }
+        batch.step()?.iter().for_each(|token| replay.push(0, token));
+    }
+}
+
+fn with_budget(trace: &Trace, replay: &mut Replay) -> Result<()> {
+    let cache = PagedCache::new(trace.layers(), 64, 16)?;
+    let limits = Limits { max_num_batched_tokens: 64, max_num_seqs: ROWS };
+    let scheduler = TokenScheduler::new(trace.model, trace.tokenizer, cache, None, limits)?;
+    schedule(scheduler, trace.requests(), replay)
 }
 
 /// Drives a scheduler until every request has been served, with at most [`ROWS`] in it at a time.

@@ -1,0 +1,34 @@
+//! Day 10: one sequence, with a cache.
+
+use super::run::stream;
+use super::{Ability, Found, Loop, OnToken, Run};
+use crate::CacheName;
+use anyhow::Result;
+use candecode::day10_kv_cache::generate_cached;
+
+pub static LOOP: Loop = Loop {
+    day: 10,
+    cache: Some(CacheName::Dynamic),
+    abilities: &[
+        Ability::Cache(CacheName::Dynamic),
+        Ability::Cache(CacheName::Static),
+        Ability::Cache(CacheName::Sliding),
+        Ability::Cache(CacheName::Paged),
+        Ability::Sampling,
+        Ability::TorchStream,
+        Ability::Processors,
+        Ability::TopLogprobs,
+        Ability::Window,
+        Ability::Chat,
+    ],
+    needs: None,
+    pads: false,
+    predictable: true,
+    run,
+};
+
+fn run(run: &Run, prompts: &[Vec<u32>], first: usize, on_token: &mut OnToken) -> Result<Found> {
+    let request = run.only_request(prompts, first)?;
+    let cached = run.engine.new_cached(run.model)?;
+    stream(generate_cached(cached, run.tokenizer(), request)?, on_token)
+}

@@ -1,0 +1,70 @@
+//! What each connection is doing, which decides whether it can be closed to admit a new one.
+
+use crate::util::lock;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// When the limit is reached, a connection that has waited this long for its next request can be
+/// closed to admit a new one.
+const IDLE: Duration = Duration::from_millis(250);
+/// The same limit for a connection that is still sending its request body.
+const SLOW: Duration = Duration::from_secs(3);
+
+/// All open connections.
+pub type Open = Arc<Mutex<Vec<Arc<Activity>>>>;
+
+/// The state of a connection that decides whether it can be evicted. Handlers find it in the
+/// request's extensions.
+pub struct Activity {
+    /// When the connection started waiting for its client, and how long it is allowed to. None
+    /// while a request is being answered.
+    waits: Mutex<Option<(Instant, Duration)>>,
+    /// Notified when this connection has to close to make room for another.
+    pub evicted: Notify,
+}
+
+impl Activity {
+    /// Creates the state of a connection that waits for its first request.
+    pub fn new() -> Self {
+        Self { waits: Mutex::new(Some((Instant::now(), IDLE))), evicted: Notify::new() }
+    }
+
+    /// Records whether the request body is still being read.
+    pub fn reads(&self, reading: bool) {
+        *lock(&self.waits) = reading.then(|| (Instant::now(), SLOW));
+    }
+
+    /// Returns the start of this connection's wait if it can be evicted, and None if it can't.
+    fn evictable(&self) -> Option<Instant> {
+        let (since, enough) = (*lock(&self.waits))?;
+        (since.elapsed() >= enough).then_some(since)
+    }
+}
+
+/// Evicts the connection that has been idle the longest. Returns false if none is idle.
+pub fn evict(open: &Open) -> bool {
+    let open = lock(open);
+    let idle = open.iter().filter_map(|one| Some((one.evictable()?, one)));
+    let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) else { return false };
+    oldest.reads(false); // so that it isn't picked again
+    oldest.evicted.notify_one();
+    true
+}
+
+/// Protects a connection from eviction while one of its requests is being answered.
+pub struct Answering(Arc<Activity>);
+
+impl Answering {
+    /// Marks the connection as busy until the returned value is dropped.
+    pub fn new(activity: Arc<Activity>) -> Self {
+        *lock(&activity.waits) = None;
+        Self(activity)
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        *lock(&self.0.waits) = Some((Instant::now(), IDLE));
+    }
+}
