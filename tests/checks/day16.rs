@@ -1,7 +1,9 @@
 //! Day 16's checks. They're all arithmetic, so you can work out every number here with pencil and
 //! paper.
 
-use super::checks::{equal, models_dir, near, refused, refused_calmly, Likely, Outcome, Random};
+use super::checks::{
+    equal, models_dir, near, oracle, refused, refused_calmly, Likely, Outcome, Random,
+};
 use candecode::kit::ModelConfig;
 use candle_core::{Device, Error, Result};
 
@@ -247,13 +249,12 @@ pub fn the_head_counts(day: &Day) -> Outcome {
 }
 
 pub fn the_count_matches_the_files(day: &Day) -> Outcome {
-    let oracle = models_dir()?.join("../tests/oracle");
     let folders = [
         (models_dir()?.join("story-3m"), ""),
         (models_dir()?.join("story-gpt2-1m"), "wpe"),
-        (oracle.join("tiny-llama"), "embed_tokens"),
-        (oracle.join("tiny-qwen2"), "embed_tokens"),
-        (oracle.join("tiny-qwen3"), "embed_tokens"),
+        (oracle("tiny-llama"), "embed_tokens"),
+        (oracle("tiny-qwen2"), "embed_tokens"),
+        (oracle("tiny-qwen3"), "embed_tokens"),
     ];
     for (folder, looked_up) in folders {
         let config =

@@ -214,7 +214,7 @@ pub fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
 /// `src/dayNN_*.rs` with the feature `mine`, otherwise the library's. The runner compiles the
 /// program again with the cfg `mistakes`, for the file generated from `tests/mistakes/`, which
 /// provides `stub()`, `mistakes()` and `variants()`.
-#[allow(unused_macros)] // tests/kit.rs isn't a day
+#[allow(unused_macros)] // tests/likely.rs isn't a day
 macro_rules! tests {
     ($number:literal, $module:ident: $($test:ident => $check:path,)+) => {
         fn yours() -> day::Day {

@@ -4,10 +4,12 @@ import importlib.metadata, json, os, pathlib, platform
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 torch.set_num_threads(1)  # one order of sums
-MODELS = pathlib.Path(__file__).resolve().parents[2] / "models"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODELS = ROOT / "models"
+TINY = ROOT / "crates/testing/models"
 STORY = ["story-3m", "story-230k", "story-gpt2-1m"]
 
 
@@ -35,22 +37,53 @@ def margins(scores):
     return (top[..., 0] - top[..., 1]).tolist()
 
 
-class Oracle:
-    """The goldens of one day: `tensor(name, t)`, `data[name] = …`, and the smallest decision margin."""
+def tiny(kind, config, seed):
+    """Random weights large enough that every part of the model leaves its mark on the logits."""
+    g = torch.Generator().manual_seed(seed)
+    m = kind(config).eval()
+    for name, p in m.named_parameters():
+        random = torch.randn(p.shape, generator=g)
+        if "norm" in name or (".ln_" in name and name.endswith("weight")):
+            p.copy_(1 + 0.4 * random)
+        elif any(table in name for table in ("embed", "wte", "wpe")):
+            p.copy_(random)
+        else:
+            p.copy_(0.2 * random)
+    return m
 
-    def __init__(self, here, day):
-        self.here, self.day, self.tensors, self.data, self.smallest = here, day, {}, {}, None
+
+def tinies():
+    """Day 5's small models: a Llama with all options, one without, and a Qwen3."""
+    shape = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+                 max_position_embeddings=64, bos_token_id=0, eos_token_id=0)
+    # Wavelengths of 8-wide heads are 6, 63, 628 and 6,283 tokens: with a context of 16 one is smoothed, three are stretched.
+    llama3 = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                  original_max_position_embeddings=16)
+    yield "tiny-llama", tiny(LlamaForCausalLM, LlamaConfig(
+        **shape, num_key_value_heads=2, tie_word_embeddings=False, attention_bias=True, mlp_bias=True,
+        rms_norm_eps=1e-5, rope_parameters=llama3), 51)
+    yield "tiny-llama-tied", tiny(LlamaForCausalLM, LlamaConfig(
+        **shape, num_key_value_heads=4, tie_word_embeddings=True, rms_norm_eps=1e-5), 52)
+    yield "tiny-qwen3", tiny(Qwen3ForCausalLM, Qwen3Config(
+        **shape, num_key_value_heads=1, head_dim=16, tie_word_embeddings=True), 53)  # 4 heads of 16 are 64, not 32, wide
+
+
+class Oracle:
+    """The goldens of one script: `tensor(name, t)`, `data[name] = …`, and the smallest decision margin."""
+
+    def __init__(self, script, day):
+        self.script, self.day, self.tensors, self.data, self.smallest = script, day, {}, {}, None
         self.folders, self.files = {}, {}
 
     def tensor(self, name, t):
         self.tensors[name] = t.detach().contiguous().clone()
 
     def folder(self, name, model):
-        """A small model with random weights, to be loaded from tests/oracle/NAME as any other."""
+        """A small model with random weights, to be loaded from crates/testing/models/NAME as any other."""
         self.folders[name] = model
 
     def file(self, name, data):
-        """A file for tests/oracle/NAME, as it is."""
+        """A file for crates/testing/models/NAME, as it is."""
         self.files[name] = data
 
     def decided(self, what, margins, least=1e-3):
@@ -62,7 +95,7 @@ class Oracle:
 
     def provenance(self):
         return {
-            "made by": f"tests/oracle/generate.py {self.day}",
+            "made by": f"generate.py {self.day}",
             "torch": torch.__version__.split("+")[0],
             "transformers": importlib.metadata.version("transformers"),
             "machine": f"{platform.machine()} CPU, 1 thread, f32",
@@ -70,7 +103,7 @@ class Oracle:
         }
 
     def finish(self, check):
-        tensors, data = self.here / f"{self.day}.safetensors", self.here / f"{self.day}.json"
+        tensors, data = self.script.with_suffix(".safetensors"), self.script.with_suffix(".json")
         if check:
             old = load_file(tensors) if tensors.exists() else {}
             same = old.keys() == self.tensors.keys() and all(
@@ -79,17 +112,17 @@ class Oracle:
             known = json.loads(data.read_text()) if data.exists() else {}
             known.pop("provenance", None)
             same = same and close(known, json.loads(json.dumps(self.data)))
-            same = same and all(equal_folder(self.here / name, model) for name, model in self.folders.items())
-            same = same and all((self.here / name).exists() and (self.here / name).read_bytes() == b for name, b in self.files.items())
+            same = same and all(equal_folder(TINY / name, model) for name, model in self.folders.items())
+            same = same and all((TINY / name).exists() and (TINY / name).read_bytes() == b for name, b in self.files.items())
             print(f"{self.day}: {'same' if same else 'DIFFERENT'}")
             return not same
         if self.tensors:
             save_file(self.tensors, tensors, metadata=self.provenance())
         for name, model in self.folders.items():
-            model.save_pretrained(self.here / name)
-            (self.here / name / "generation_config.json").unlink(missing_ok=True)
+            model.save_pretrained(TINY / name)
+            (TINY / name / "generation_config.json").unlink(missing_ok=True)
         for name, data_of_file in self.files.items():
-            (self.here / name).write_bytes(data_of_file)
+            (TINY / name).write_bytes(data_of_file)
         lines = {"provenance": self.provenance(), **self.data}
         data.write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in lines.items()) + "\n}\n")
         print(f"{self.day}: {len(self.tensors)} tensors, margin {self.provenance()['smallest decision margin']}")

@@ -26,7 +26,8 @@ const BATCH: i64 = 1 << 30;
 
 /// Continues a prompt, using the days that are compiled in.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "candecode", version, about, max_term_width = 100)]
+#[command(name = "candecode", version, max_term_width = 100)]
+#[command(about = "Can I decode? LLM decoding, learned by building it in Rust on candle")]
 #[command(group = ArgGroup::new("task").args([
     "prompt", "prompt_file", "prompt_ids", "chat", "count_ngrams", "find", "models",
 ]))]

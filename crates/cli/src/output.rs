@@ -12,7 +12,7 @@ use candecode_engine::forecast::{self, Transformer};
 use candecode_engine::kernels;
 use candecode_engine::loops::Found;
 use candecode_engine::memory_check;
-use candecode_engine::nan_trace::TextSoFar;
+use candecode_engine::watched::TextSoFar;
 use candecode_engine::Engine;
 use serde::Serialize;
 use std::io::{IsTerminal as _, Write as _};

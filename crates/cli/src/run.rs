@@ -1,6 +1,7 @@
 //! The `candecode` command: runs what its flags ask for.
 
 use crate::flags::{Args, Format, RngKind};
+use crate::locate::locate;
 use crate::output::{show, Output};
 use crate::plan::{self, prompt_texts};
 use crate::weight_format::{self, weight_format, ModelLoad};
@@ -15,10 +16,10 @@ use candecode_engine::chat_template::{date, Message, Template};
 use candecode_engine::kernels;
 use candecode_engine::loops::{DraftSource, Drafts, Loop, Run};
 use candecode_engine::medusa::{self, HeadsFile};
-use candecode_engine::nan_trace::{explained, Watched};
 use candecode_engine::ngram_table::{self, NgramTable};
 use candecode_engine::operations::{self, Kernels};
 use candecode_engine::requests::{self, Processors};
+use candecode_engine::watched::{explained, Watched};
 use candecode_engine::{credits, generation_config, load, memory_check, score};
 use candecode_engine::{CacheKind, CacheName, Engine};
 use candecode_formats::{hub, ModelFiles};
@@ -57,7 +58,7 @@ fn answer_without_model(args: &Args) -> Result<Option<u8>> {
         return Ok(Some(0));
     }
     if args.find {
-        let place = hub::locate(&args.model, args.offline)?;
+        let place = locate(&args.model, args.offline)?;
         ensure!(place.exists(), "{} is created in memory, so it has no folder", args.model);
         show(&format!("{}\n", place.display()))?;
         return Ok(Some(0));
@@ -109,7 +110,7 @@ impl<'a> Asked<'a> {
             operations::try_mine(args.dtype.unwrap_or(DType::F32))?;
         }
         let began = Instant::now();
-        let files = ModelFiles::at(&hub::locate(&args.model, args.offline)?)?;
+        let files = ModelFiles::at(&locate(&args.model, args.offline)?)?;
         let tokenizer = tokenizer(args, &files)?;
         let template = if args.chat { Some(template(args, &files)?) } else { None };
         let asking = asking(args, &files)?;
@@ -425,7 +426,7 @@ fn draft_model(
     target: &ModelFiles,
     tokenizer: &Tokenizer,
 ) -> Result<(ModelFiles, Tokenizer)> {
-    let files = ModelFiles::at(&hub::locate(name, args.offline)?)?;
+    let files = ModelFiles::at(&locate(name, args.offline)?)?;
     let own = files.tokenizer()?;
     if let Some(difference) = own.difference(tokenizer) {
         return Err(usage(format!(
@@ -502,7 +503,7 @@ fn count_ngrams(args: &Args, corpus: &Path) -> Result<u8> {
     let text = text_input::text_file("--count-ngrams", corpus)?;
     let lines = corpus.extension().is_some_and(|extension| extension == "jsonl");
     let texts = ngram_table::texts(&text, lines).map_err(|e| usage(format!("{name}: {e}")))?;
-    let tokenizer = ModelFiles::at(&hub::locate(&args.model, args.offline)?)?.tokenizer()?;
+    let tokenizer = ModelFiles::at(&locate(&args.model, args.offline)?)?.tokenizer()?;
     let table = NgramTable::count(&texts, &tokenizer)
         .map_err(|e| usage(format!("{name}: {}", describe(&e))))?;
     std::fs::write(file, table.to_json(&tokenizer)?)

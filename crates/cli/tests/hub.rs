@@ -1,7 +1,8 @@
 //! Tests downloads from the hub over the loopback: a server in this test speaks the hub's protocol,
 //! serves an embedded model, and simulates network failures.
 //!
-//! Runs the `candecode` command itself, with the reference: `cargo test --features ref --test hub`.
+//! Runs the `candecode` command itself, with the reference:
+//! `cargo test --package candecode-cli --features ref --test hub`.
 
 #![cfg(all(feature = "ref", feature = "hub"))]
 
@@ -9,12 +10,10 @@
 mod cached;
 #[path = "hub/refusals.rs"]
 mod refusals;
-#[path = "hub/server.rs"]
-mod server;
 #[path = "hub/transfers.rs"]
 mod transfers;
 
-use server::{story, Home, Hub, COMMIT, REPO};
+use candecode_remote::test_servers::hub::{story, Home, Hub, COMMIT, REPO};
 use std::process::{Command, Output, Stdio};
 
 const WEIGHTS: &str = "model.safetensors";

@@ -19,13 +19,13 @@ pub mod load;
 pub mod loops;
 pub mod medusa;
 pub mod memory_check;
-pub mod nan_trace;
 pub mod ngram_table;
 pub mod operations;
 pub mod requests;
 pub mod score;
 pub mod simple;
 pub mod token_rules;
+pub mod watched;
 
 pub use cache_kind::{CacheKind, CacheName};
 pub use load::load_model;
@@ -88,12 +88,12 @@ pub struct Completion {
 }
 
 impl Engine {
-    /// Opens a model on the CPU: an embedded name, a folder, a GGUF file, a short name or
-    /// `owner/repo` on the Hugging Face hub. Weights are f32, but quantized files stay quantized if
-    /// there are kernels for them (Q8_0, Q4_0, Q4_1).
+    /// Opens a model on the CPU: an embedded name, a folder, a GGUF file, or a short name or
+    /// `owner/repo` in the Hugging Face hub's cache. Weights are f32, but quantized files stay
+    /// quantized if there are kernels for them (Q8_0, Q4_0, Q4_1).
     ///
     /// # Errors
-    /// If there is no such model, it can't be downloaded, or its files are damaged.
+    /// If there is no such model on this machine, or its files are damaged.
     pub fn open(name: &str) -> Result<Self> {
         let files = ModelFiles::open(name)?;
         let ops = operations::choose(None, &Device::Cpu);

@@ -91,7 +91,7 @@ impl Replay {
 /// If the model can't be loaded, or the loop fails.
 pub fn score(by: &TraceLoop) -> Result<Value> {
     let ops = operations::choose(Some(Kernels::Fast), &Device::Cpu);
-    let folder = hub::locate(MODEL, true)?;
+    let folder = hub::locate(MODEL, None)?;
     let tokenizer = read_tokenizer(&folder)?;
     let model = load::load_transformer(&folder, DType::F32, &Device::Cpu, &ops)?;
     let texts = trace();

@@ -1,5 +1,5 @@
-//! Model sources: the embedded models, folders in Hugging Face format, the hub, GGUF files, and
-//! random weights in memory.
+//! Model sources: the embedded models, folders in Hugging Face format, the hub's cache, GGUF files,
+//! and random weights in memory.
 
 #![warn(missing_docs)]
 

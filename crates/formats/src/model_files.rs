@@ -85,13 +85,13 @@ impl Format {
 }
 
 impl ModelFiles {
-    /// Opens a model: an embedded name, a folder, a GGUF file, or a repository on the hub, which is
-    /// downloaded if it isn't in the cache yet.
+    /// Opens a model on this machine: an embedded name, a folder, a GGUF file, or a repository in
+    /// the hub's cache.
     ///
     /// # Errors
-    /// If the model doesn't exist, can't be downloaded, or has an invalid configuration.
+    /// If the model isn't on this machine, or has an invalid configuration.
     pub fn open(name: &str) -> Result<Self> {
-        Self::at(&hub::locate(name, false)?)
+        Self::at(&hub::locate(name, None)?)
     }
 
     /// Opens a folder, a GGUF file, or a random model by name. Reads the configuration immediately

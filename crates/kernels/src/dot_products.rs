@@ -1,9 +1,9 @@
 //! The micro-kernel of products with few rows of `x`: dot products of rows of weights with rows of
 //! `x`.
 
-use crate::many_registers;
 use crate::prefetch::{prefetch, AHEAD, GROUP_AHEAD};
 use crate::unrolled::unrolled;
+use crate::vectors::many_registers;
 use crate::weight_types::WeightType;
 use pulp::Simd;
 

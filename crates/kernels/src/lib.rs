@@ -41,6 +41,7 @@ mod prefetch;
 mod quantized_avx2;
 #[cfg(target_arch = "x86_64")]
 mod quantized_avx512;
+mod quantized_blocks;
 mod quantized_kernel;
 #[cfg(target_arch = "aarch64")]
 mod quantized_neon;
@@ -51,6 +52,7 @@ mod shared_columns;
 mod softmax;
 mod transpose;
 mod unrolled;
+mod vectors;
 mod weight_types;
 
 pub use attention_kernel::{
@@ -62,39 +64,14 @@ pub use elementwise::{rms_norm, rotate, silu_and_mul};
 pub use instruction_set::{instruction_set, InstructionSet};
 pub use linear_kernel::{linear, WeightSlices};
 pub use peak_operations::peak_operations;
+pub use quantized_blocks::{BlockType, TILE_ROWS};
 pub use quantized_kernel::{
-    peak_integer_operations, quantized_linear, quantized_linear_by, BlockType, TiledWeights,
-    TILE_ROWS,
+    peak_integer_operations, quantized_linear, quantized_linear_by, TiledWeights,
 };
 pub use softmax::{argmax, log_softmax};
-
-use instruction_set::arch;
-use pulp::{Simd, WithSimd};
+pub use vectors::lanes;
 
 /// Returns the number of threads that share a product.
 pub fn threads() -> usize {
     rayon::current_num_threads().max(1)
-}
-
-/// Returns the number of f32 lanes in this machine's vectors: 4 for NEON, 8 for AVX2, 16 for
-/// AVX-512.
-pub fn lanes() -> usize {
-    arch().dispatch(Lanes)
-}
-
-struct Lanes;
-
-impl WithSimd for Lanes {
-    type Output = usize;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _simd: S) -> usize {
-        S::F32_LANES
-    }
-}
-
-/// True for instruction sets with 32 vector registers. AVX2 has 16, so its micro-kernels are half
-/// the size. Plain code without vectors uses the same small ones.
-const fn many_registers(lanes: usize) -> bool {
-    lanes != 8 && lanes != 1
 }

@@ -10,20 +10,10 @@ use crate::instruction_set::arch;
 use crate::rows::Rows;
 use crate::transpose::{pack_rows, MAX_LANES};
 use crate::unrolled::unrolled;
-use crate::{lanes, many_registers};
+use crate::vectors::{lanes, max_panels};
 use pulp::{NullaryFnOnce, Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::Range;
-
-/// Maximum number of vectors side by side in a group.
-#[inline]
-pub const fn max_panels(lanes: usize) -> usize {
-    if many_registers(lanes) {
-        4
-    } else {
-        2
-    }
-}
 
 /// Returns the number of rows in a full group, for vectors with this number of lanes.
 #[inline]

@@ -8,7 +8,7 @@
 //! have to move to the activations.
 
 use crate::prefetch::{prefetch, AHEAD};
-use crate::quantized_kernel::{BlockType, TILE_ROWS};
+use crate::quantized_blocks::{BlockType, TILE_ROWS};
 use crate::quantized_rows::{rows, WideXBlock, XBlock, XRows};
 use crate::unrolled::unrolled;
 use pulp::bytemuck::cast;

@@ -5,7 +5,7 @@
 //! separately, and `vpdpwssd` does the same with two 16-bit products.
 
 use crate::prefetch::{prefetch, AHEAD};
-use crate::quantized_kernel::{BlockType, TILE_ROWS};
+use crate::quantized_blocks::{BlockType, TILE_ROWS};
 use crate::quantized_rows::{rows, WideXBlock, XBlock, XRows};
 use crate::unrolled::unrolled;
 use pulp::bytemuck::cast;

@@ -9,44 +9,14 @@
 
 use crate::bandwidth::{best_rate, count};
 use crate::instruction_set::{instruction_set, InstructionSet};
+use crate::quantized_blocks::{BlockType, BLOCK, TILE_ROWS};
 use crate::quantized_rows::{QuantizedRows, XRows};
 use crate::quantized_scalar;
 use crate::shared_columns::shared_columns;
 use std::hint::black_box;
 
-/// Rows of weights in a tile.
-pub const TILE_ROWS: usize = 16;
-/// Numbers in a block.
-pub const BLOCK: usize = 32;
 /// Rows of `x` to multiply with a tile before the next tile is fetched. They stay in the L2 cache.
 const X_ROWS: usize = 24;
-
-/// The storage format of a block's numbers, as in GGUF.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockType {
-    /// `d * q`, where `q` is a signed byte.
-    Q8_0,
-    /// `d * (q - 8)`, where `q` has four bits.
-    Q4_0,
-    /// `d * q + m`, where `q` has four bits.
-    Q4_1,
-}
-
-impl BlockType {
-    /// Returns the number of weights in a block.
-    pub const fn block_size(self) -> usize {
-        BLOCK
-    }
-
-    /// Returns the size of one row's block, in bytes.
-    pub const fn bytes(self) -> usize {
-        match self {
-            Self::Q8_0 => 34,
-            Self::Q4_0 => 18,
-            Self::Q4_1 => 20,
-        }
-    }
-}
 
 /// A matrix `(out, in)` in tiles of [`TILE_ROWS`] rows, with the last one padded with zeros.
 ///

@@ -2,7 +2,7 @@
 //! four 32-bit sums. A vector holds four bytes from each of four rows. For eight-bit weights,
 //! activations have sixteen bits, and their two bytes are multiplied separately.
 
-use crate::quantized_kernel::{BlockType, BLOCK, TILE_ROWS};
+use crate::quantized_blocks::{BlockType, BLOCK, TILE_ROWS};
 use crate::quantized_rows::{place, rows, WideXBlock, XBlock, XRows};
 use crate::unrolled::unrolled;
 use half::f16;

@@ -3,7 +3,7 @@
 //! activations would degrade a text about as much as rounding the weights does.
 
 use crate::instruction_set::InstructionSet;
-use crate::quantized_kernel::{BlockType, BLOCK};
+use crate::quantized_blocks::{BlockType, BLOCK};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::unrolled::unrolled;
 use half::f16;

@@ -1,7 +1,7 @@
 //! Products of a tile without vectors: the reference for the other instruction sets, and the
 //! fallback where there are none.
 
-use crate::quantized_kernel::{BlockType, BLOCK, TILE_ROWS};
+use crate::quantized_blocks::{BlockType, BLOCK, TILE_ROWS};
 use crate::quantized_rows::{place, XRows};
 use half::f16;
 

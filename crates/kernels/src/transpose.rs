@@ -1,8 +1,8 @@
 //! Packs one row per vector lane side by side: the first number of each row, then the second of
 //! each, and so on. Squares of numbers are transposed in registers.
 
-use crate::panels::max_panels;
 use crate::unrolled::unrolled;
+use crate::vectors::max_panels;
 #[cfg(target_arch = "aarch64")]
 use pulp::aarch64::Neon;
 use pulp::Simd;

@@ -36,7 +36,7 @@ sys.dont_write_bytecode = True  # no __pycache__ folder
 from look import BROWSERS, MEASURE, Quiet
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-GOLDENS = ROOT / "tests/oracle/live.json"
+GOLDENS = ROOT / "crates/live/tests/oracle/live.json"
 # Bytes, gzipped. The lessons include the `tokenizers` crate with every kind of tokenizer.
 BUDGETS = {"lessons": 1_100_000, "model": 500_000}
 STILLS = {
@@ -298,7 +298,7 @@ def fits(page, name, say):
 
 
 def equality(browser, base, page_name):
-    """Checks that the page generates the same tokens as the command, whose output is in tests/oracle/live.json."""
+    """Checks that the page generates the same tokens as the command, whose output is in crates/live/tests/oracle/live.json."""
     watch = Watch(browser, base)
     watch.page.goto(base + page_name, wait_until="load")
     cases = json.loads(GOLDENS.read_text())["cases"]

@@ -8,18 +8,12 @@
 
 #[path = "page/gguf_writer.rs"]
 mod gguf_writer;
-#[path = "../../cli/tests/endpoint/openai_server.rs"]
-#[allow(dead_code)]
-mod openai_server;
-#[path = "../../cli/tests/hub/server.rs"]
-#[allow(dead_code)]
-mod server;
 
 use candecode_course::Repo;
+use candecode_remote::test_servers::hub::{Fault, Hub, Large};
+use candecode_remote::test_servers::openai::{Manner, OpenAiServer};
 use candle_core::{Device, Tensor};
-use openai_server::{Manner, OpenAiServer};
 use serde_json::{json, Value};
-use server::{Fault, Hub, Large};
 use std::collections::HashMap;
 use std::fs;
 use std::ops::Range;

@@ -2,7 +2,7 @@
 //! does.
 //!
 //! ```console
-//! $ cargo run -p candecode-live --features ref --example goldens > tests/oracle/live.json
+//! $ cargo run -p candecode-live --features ref --example goldens > crates/live/tests/oracle/live.json
 //! ```
 //!
 //! The page and the command's kernels add numbers in different orders, so their sums differ in the

@@ -24,6 +24,7 @@ use candle_core::Device;
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -42,7 +43,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let listener = TcpListener::bind(flags.address())
         .with_context(|| format!("cannot listen at {}", flags.address()))?;
     let address = listener.local_addr()?;
-    let files = ModelFiles::at(&hub::locate(&flags.model, flags.offline)?)?;
+    let files = ModelFiles::at(&locate(&flags.model, flags.offline)?)?;
     let tokenizer = files.tokenizer()?;
     let template = template(flags, &files)?;
     let format = dtype.map_or_else(|| load::own_format(&files, &device), WeightFormat::Tensors);
@@ -99,6 +100,18 @@ impl ServedModel {
             num_blocks: batch_tokens.div_ceil(flags.block_size),
         })
     }
+}
+
+/// Returns the path of a model, which is downloaded if necessary, unless `offline` is set.
+#[cfg(feature = "hub")]
+fn locate(name: &str, offline: bool) -> Result<PathBuf> {
+    hub::locate(name, Some(&candecode_remote::hub::Hub { offline }))
+}
+
+/// Returns the path of a model on this machine.
+#[cfg(not(feature = "hub"))]
+fn locate(name: &str, _offline: bool) -> Result<PathBuf> {
+    hub::locate(name, None)
 }
 
 /// Returns the chat template, or an explanation for clients of why there isn't one. If the model's

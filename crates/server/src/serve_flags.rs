@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_cache_is_limited_in_bytes() {
-        let files = ModelFiles::at(&hub::locate("story-230k", true).unwrap()).unwrap();
+        let files = ModelFiles::at(&hub::locate("story-230k", None).unwrap()).unwrap();
         let config = ModelConfig { max_position_embeddings: 1 << 20, ..files.config().clone() };
         let numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim;
         let flags = ServeFlags::parse_from(["serve"]);

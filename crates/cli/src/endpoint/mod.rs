@@ -3,13 +3,9 @@
 //! The model runs on the server, so it can be one that doesn't fit on this machine.
 
 #[cfg(feature = "hub")]
-mod client;
-#[cfg(feature = "hub")]
 mod remote_chat;
 #[cfg(feature = "hub")]
 mod remote_text;
-#[cfg(feature = "hub")]
-mod request;
 
 use crate::flags::Args;
 use anyhow::Result;
@@ -26,8 +22,9 @@ pub fn run(args: &Args, address: &str) -> Result<u8> {
     use crate::{chat_terminal, interrupt};
     use candecode::kit::error::{shown, usage};
     use candecode::kit::note::note;
+    use candecode_remote::endpoint::{self, Client};
 
-    let client = client::Client::new(address, args.api_key.as_deref())?;
+    let client = Client::new(address, args.api_key.as_deref())?;
     if args.models {
         for server in client.models()?.unwrap_or_default() {
             show(&format!("{}\n", shown(&server.model)))?;
@@ -40,7 +37,7 @@ pub fn run(args: &Args, address: &str) -> Result<u8> {
     }
     let (_, params) = plan(args, prompts.len().max(1))?;
     let server = client.choose_model(&args.model)?;
-    request::check(args, &params, &server)?;
+    endpoint::check(&params, &server, args.chat, !args.template_set.is_empty())?;
     note!("[{} on {}]", shown(&server.model), client.base());
     interrupt::watch();
     if args.chat {

@@ -1,13 +1,12 @@
 //! `chat --endpoint`: this side stores the conversation and sends all of it with every line.
 
 use crate::chat_terminal::{Answered, Partner};
-use crate::endpoint::client::{Client, Server};
 use crate::endpoint::remote_text::receive;
-use crate::endpoint::request;
 use crate::flags::Args;
 use anyhow::Result;
 use candecode::kit::SamplingParams;
 use candecode_engine::chat_template::setting;
+use candecode_remote::endpoint::{Client, Request, Server, What};
 use serde_json::{json, Map, Value};
 
 /// A conversation with a server.
@@ -58,9 +57,9 @@ impl Partner for RemoteChat<'_> {
         let system = self.system.iter().map(|text| json!({"role": "system", "content": text}));
         let mut messages: Vec<Value> = system.chain(self.turns.iter().cloned()).collect();
         messages.push(asked.clone());
-        let body = request::chat(self.params, self.server, &messages, &self.settings);
-        let mut received =
-            receive(self.client, "chat/completions", &body, self.params, 1, on_text)?;
+        let what = What::Chat { messages: &messages, settings: &self.settings };
+        let request = Request { server: self.server, params: self.params, what };
+        let mut received = receive(self.client, &request, on_text)?;
         let text = received.texts.pop().unwrap_or_default();
         if received.stopped && text.text.is_empty() {
             // There is no answer to keep, so the conversation stays as it was.

@@ -2,9 +2,7 @@
 
 #![cfg(all(feature = "ref", feature = "hub"))]
 
-mod openai_server;
-
-use openai_server::{Manner, OpenAiServer};
+use candecode_remote::test_servers::openai::{Manner, OpenAiServer};
 use serde_json::{json, Value};
 use std::io::Write as _;
 use std::process::{Command, Stdio};

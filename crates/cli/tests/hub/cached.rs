@@ -1,9 +1,9 @@
 //! Tests of the cache's contents: complete, half-written, shared with another process, and listed.
 
-use crate::server::{story, Fault, Home, Hub, Large, COMMIT, REPO};
 use crate::{
     command, failed, fetch, get, local, ranges, run, sharded, text, weights, write, WEIGHTS,
 };
+use candecode_remote::test_servers::hub::{story, Fault, Home, Hub, Large, COMMIT, REPO};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;

@@ -1,7 +1,7 @@
 //! Tests of downloads that fail, and of their messages.
 
-use crate::server::{story, Fault, Home, Hub, Large, COMMIT, REPO};
 use crate::{command, failed, fetch, run, sharded, text, WEIGHTS};
+use candecode_remote::test_servers::hub::{story, Fault, Home, Hub, Large, COMMIT, REPO};
 
 const WAY_ON: &str = "--model story-3m needs no network";
 

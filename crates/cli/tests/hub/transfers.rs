@@ -1,7 +1,7 @@
 //! Tests of transfers that break, are slow, arrive damaged, or come from another host.
 
-use crate::server::{sha256, story, Fault, Home, Hub, Large, REPO};
 use crate::{command, failed, fetch, get, local, ranges, run, text, weights, write, WEIGHTS};
+use candecode_remote::test_servers::hub::{sha256, story, Fault, Home, Hub, Large, REPO};
 use std::process::Stdio;
 use std::time::Duration;
 

@@ -2,7 +2,8 @@
 //! text, of turn or of message, and also at any token with one of several well-known names,
 //! regardless of the metadata (`special_eog_ids` in `llama-vocab.cpp`).
 
-use crate::gguf::{gguf_keys, Gguf};
+use crate::gguf::gguf_file::Gguf;
+use crate::gguf::gguf_keys;
 
 /// The names of tokens that end a text.
 pub const NAMES: &[&str] = &[

@@ -1,6 +1,7 @@
 //! Converts a GGUF file's metadata back to the `config.json` it was made from.
 
-use crate::gguf::{end_tokens, gguf_keys, Gguf};
+use crate::gguf::gguf_file::Gguf;
+use crate::gguf::{end_tokens, gguf_keys};
 use anyhow::{bail, ensure, Context as _, Result};
 use candecode_kit::config::Llama3Scaling;
 use candecode_kit::error::quoted;

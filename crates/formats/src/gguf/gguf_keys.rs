@@ -5,7 +5,7 @@
 //! or not, is rejected unless its value is 0, false or empty, because it could change the output.
 //! The list follows llama.cpp's `llama-arch.cpp` and its graphs for these four architectures.
 
-use crate::gguf::Gguf;
+use crate::gguf::gguf_file::Gguf;
 use anyhow::{ensure, Result};
 use candecode_kit::error::{quoted, shown};
 use candle_core::quantized::gguf_file::Value;

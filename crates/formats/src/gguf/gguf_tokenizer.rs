@@ -4,7 +4,8 @@
 //! (`tokenizer.ggml.pre`). The meaning of each name is written down only in llama.cpp's source
 //! (`llama-vocab.cpp`) and, as JSON, in the models' own tokenizers.
 
-use crate::gguf::{end_tokens, gguf_keys, Gguf};
+use crate::gguf::gguf_file::Gguf;
+use crate::gguf::{end_tokens, gguf_keys};
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use candecode_kit::error::{quoted, shown};
 use serde_json::{json, Value};

@@ -1,4 +1,4 @@
-//! The hub's cache on this machine: the `hf-hub` crate's, which Python's `huggingface_hub` shares.
+//! The hub's cache on this machine, which Python's `huggingface_hub` shares.
 //!
 //! ```text
 //! models--OWNER--NAME/refs/main      the newest whole commit here, written last
@@ -8,10 +8,9 @@
 //! ```
 
 use crate::folder::{shard_names, INDEX, SINGLE};
-use crate::hub::DEFAULT_MODEL;
+use crate::hub::model_names::DEFAULT_MODEL;
 use crate::safetensors_source::SafetensorsSource;
 use anyhow::{bail, Context as _, Result};
-use hf_hub::{Cache, CacheRepo, Repo};
 use serde::de::IgnoredAny;
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -31,6 +30,9 @@ pub const OPTIONAL: [&str; 5] = [
 
 /// Returns the cache folder: `HF_HUB_CACHE`, or else `hub` in `HF_HOME`, or else `hub` in
 /// `~/.cache/huggingface`.
+///
+/// # Errors
+/// If there is no home folder and no variable that names a cache.
 pub fn folder() -> Result<PathBuf> {
     let hub = named("HF_HUB_CACHE").or_else(|| Some(home()?.join("hub")));
     hub.context("there is no home folder for the hub's cache; set HF_HOME")
@@ -54,7 +56,6 @@ fn named(variable: &str) -> Option<PathBuf> {
 }
 
 /// Returns the token that `hf auth login` stored, if any. `HF_HUB_CACHE` doesn't move it.
-#[cfg(feature = "hub")]
 pub fn token() -> Option<String> {
     let token = fs::read_to_string(home()?.join("token")).ok()?;
     Some(token.trim().to_string()).filter(|token| !token.is_empty())
@@ -64,17 +65,26 @@ pub fn token() -> Option<String> {
 pub struct Repository {
     /// `OWNER/NAME`.
     pub name: String,
-    pub cache: Cache,
-    pub files: CacheRepo,
+    /// The cache folder.
+    pub cache: PathBuf,
+    /// The repository's folder in the cache.
     pub dir: PathBuf,
 }
 
 impl Repository {
     /// Returns the cache entry for `name`, which doesn't have to exist yet.
+    ///
+    /// # Errors
+    /// If there is no home folder and no variable that names a cache.
     pub fn new(name: &str) -> Result<Self> {
-        let (cache, repo) = (Cache::new(folder()?), Repo::model(name.to_string()));
-        let dir = cache.path().join(repo.folder_name());
-        Ok(Self { name: name.to_string(), files: cache.repo(repo), cache, dir })
+        let cache = folder()?;
+        let dir = cache.join(format!("models--{name}").replace('/', "--"));
+        Ok(Self { name: name.to_string(), cache, dir })
+    }
+
+    /// Returns the folder with a commit's files.
+    pub fn snapshot(&self, commit: &str) -> PathBuf {
+        self.dir.join("snapshots").join(commit)
     }
 
     /// Returns the model's folder if it is complete, which includes knowing which optional files
@@ -82,27 +92,26 @@ impl Repository {
     pub fn whole(&self) -> Option<PathBuf> {
         let commit = self.commit()?;
         let whole = self.missing(&commit).is_empty() && self.unknown(&commit).is_empty();
-        whole.then(|| self.files.pointer_path(&commit))
+        whole.then(|| self.snapshot(&commit))
     }
 
     /// Returns the model's folder if no required file is missing, which is enough when nothing can
     /// be downloaded.
-    pub fn without_network(&self) -> Result<PathBuf> {
+    ///
+    /// # Errors
+    /// If a required file is missing. The message ends with `why` it can't be downloaded.
+    pub fn without_network(&self, why: &str) -> Result<PathBuf> {
         let name = &self.name;
         let lacks = match self.commit() {
             Some(commit) => {
-                let (missing, dir) = (self.missing(&commit), self.files.pointer_path(&commit));
+                let (missing, dir) = (self.missing(&commit), self.snapshot(&commit));
                 if missing.is_empty() {
                     return Ok(dir);
                 }
                 let (missing, dir) = (missing.join(", "), dir.display());
                 format!("is not whole in the cache: {missing} is missing or cut short in {dir}")
             }
-            None => format!("is not in the cache, {}", self.cache.path().display()),
-        };
-        let why = match super::DOWNLOADS {
-            true => "--offline or HF_HUB_OFFLINE is set; fetch it once without them",
-            false => "this build has no feature `hub`; fetch it once with a build that has it",
+            None => format!("is not in the cache, {}", self.cache.display()),
         };
         bail!("{name} {lacks}, and {why}; --model {DEFAULT_MODEL} needs no network")
     }
@@ -116,7 +125,7 @@ impl Repository {
     /// Returns true if the file is present and looks complete: JSON parses, and weights are as long
     /// as their header says.
     fn has(&self, commit: &str, name: &str) -> bool {
-        let path = self.files.pointer_path(commit).join(name);
+        let path = self.snapshot(commit).join(name);
         let Ok(file) = File::open(&path) else { return false };
         match path.extension().and_then(|end| end.to_str()) {
             Some("safetensors") => SafetensorsSource::default().add_file(&path, &file).is_ok(),
@@ -129,7 +138,7 @@ impl Repository {
     /// or, if there is an index and no single file, its shards.
     pub fn missing(&self, commit: &str) -> Vec<String> {
         let mut needed: Vec<String> = REQUIRED.map(String::from).to_vec();
-        let index = fs::read_to_string(self.files.pointer_path(commit).join(INDEX)).ok();
+        let index = fs::read_to_string(self.snapshot(commit).join(INDEX)).ok();
         match index.and_then(|text| shard_names(&text).ok()) {
             Some(shards) if !self.has(commit, SINGLE) => needed.extend(shards),
             _ => needed.push(SINGLE.into()),
@@ -146,7 +155,9 @@ impl Repository {
     }
 
     /// Records that the repository doesn't have a file.
-    #[cfg(feature = "hub")]
+    ///
+    /// # Errors
+    /// If the cache can't be written to.
     pub fn note_absent(&self, commit: &str, file: &str) -> std::io::Result<()> {
         let absent = self.dir.join(".no_exist").join(commit);
         fs::create_dir_all(&absent)?;
@@ -155,10 +166,14 @@ impl Repository {
 
     /// Sets the cached commit. Also removes the ref that `hf-hub` writes under the commit's own
     /// name with every file.
-    #[cfg(feature = "hub")]
+    ///
+    /// # Errors
+    /// If the cache can't be written to.
     pub fn set_commit(&self, commit: &str) -> std::io::Result<()> {
-        let _ = fs::remove_file(self.dir.join("refs").join(commit));
-        self.files.create_ref(commit)
+        let refs = self.dir.join("refs");
+        let _ = fs::remove_file(refs.join(commit));
+        fs::create_dir_all(&refs)?;
+        fs::write(refs.join("main"), commit)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `--models`: the models on this machine and their sizes.
 
 use crate::hub::hub_cache::{folder, Repository};
-use crate::hub::{models_dir, EMBEDDED_MODELS, KNOWN};
+use crate::hub::model_names::{models_dir, EMBEDDED_MODELS, KNOWN};
 use anyhow::Result;
 use candecode_kit::units::bytes;
 use std::path::{Path, PathBuf};

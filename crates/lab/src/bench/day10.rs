@@ -2,13 +2,12 @@
 //! results are from those of its window.
 
 use crate::plot::{Axis, Plot};
-use crate::shared::{logits, model, text, tokenizer};
+use crate::shared::{locate, logits, model, text, tokenizer};
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day10_kv_cache::SlidingCache;
 use candecode::kit::{Cache, Logits, NoCache, Step};
 use candecode_engine::{load_model, CacheKind};
-use candecode_formats::hub;
 use candle_core::{DType, Device};
 
 /// Text lengths in tokens, including the new one.
@@ -70,7 +69,7 @@ pub fn report(times: &Times) -> Result<()> {
 fn cliff() -> Result<()> {
     const WINDOW: usize = 64;
     // With plain operations. Until the cache slides, the results differ only by rounding.
-    let model = load_model(&hub::locate("story-3m", false)?, DType::F32, &Device::Cpu)?;
+    let model = load_model(&locate("story-3m")?, DType::F32, &Device::Cpu)?;
     let prompt = tokenizer()?.encode("Lily and her dog")?.len();
     let ids = text(&*model, "Lily and her dog", 128)?;
     let mut sliding = SlidingCache::new(model.config().num_hidden_layers, WINDOW);

@@ -6,7 +6,7 @@
 //! in sums.
 
 use crate::args::Args;
-use crate::shared::{held_out_stories, log_probs, request, text_of};
+use crate::shared::{held_out_stories, locate, log_probs, request, text_of};
 use crate::times::median;
 use anyhow::{bail, Result};
 use candecode::day03_norms_and_mlps::Projection;
@@ -20,7 +20,7 @@ use candecode::day19_quantized_weights::{
 use candecode::kit::{Cache, Logits, Model, QuantType, QuantizedMatrix, Step, Tokenizer, Weight};
 use candecode_engine::load::load_transformer;
 use candecode_engine::operations;
-use candecode_formats::{hub, read_tokenizer};
+use candecode_formats::read_tokenizer;
 use candle_core::{DType, Device, Tensor};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -57,7 +57,7 @@ struct Read {
 /// Prints the block and the scales that the chapter shows, then the table.
 pub fn measure(args: &Args) -> Result<()> {
     let ops = operations::choose(None, &Device::Cpu);
-    let path = hub::locate(args.model(), false)?;
+    let path = locate(args.model())?;
     let tokenizer = read_tokenizer(&path)?;
     let (stories, prompt) = (held_out_stories(&tokenizer)?, tokenizer.encode(PROMPT)?);
     let predicted: usize = stories.iter().map(|ids| ids.len() - 1).sum();

@@ -1,7 +1,7 @@
 //! Day 24: the cost of a pass over a draft tree, the cost of drafting one, and the speedup from
 //! both.
 
-use crate::shared::{request, text, text_of, tokenizer};
+use crate::shared::{locate, request, text, text_of, tokenizer};
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day05_model::Transformer;
@@ -13,9 +13,8 @@ use candecode::kit::draft::{Counts, DraftTree, TreeDrafter};
 use candecode::kit::{Model, ProcessorInput, Request, Step};
 use candecode_engine::load::load_transformer;
 use candecode_engine::medusa::{self, tree_size};
-use candecode_engine::nan_trace::Watched;
+use candecode_engine::watched::Watched;
 use candecode_engine::operations;
-use candecode_formats::hub;
 use candle_core::{DType, Device, Tensor};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -48,10 +47,10 @@ impl Models {
     fn open() -> Result<Self> {
         let load = |name: &str| {
             let ops = operations::choose(None, &Device::Cpu);
-            load_transformer(&hub::locate(name, false)?, DType::F32, &Device::Cpu, &ops)
+            load_transformer(&locate(name)?, DType::F32, &Device::Cpu, &ops)
         };
         let target = load("story-3m")?;
-        let heads = medusa::load(&hub::locate("story-3m", false)?.join(medusa::FILE), &target)?;
+        let heads = medusa::load(&locate("story-3m")?.join(medusa::FILE), &target)?;
         Ok(Self { target, heads, small: load("story-230k")? })
     }
 

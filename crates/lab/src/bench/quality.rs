@@ -8,14 +8,14 @@
 
 use crate::args::Args;
 use crate::engine::quantized_file;
-use crate::shared::{cache, held_out_stories, log_probs, root};
+use crate::shared::{cache, held_out_stories, locate, log_probs, root};
 use anyhow::{ensure, Context as _, Result};
 use candecode::day07_greedy::log_softmax;
 use candecode::day19_quantized_weights::{mean_kl, same_best};
 use candecode::kit::{Model, QuantType, Tokenizer, WeightFormat};
 use candecode_engine::load::{load_transformer, quantized_format};
 use candecode_engine::operations::{self, Kernels};
-use candecode_formats::{hub, read_config, read_tokenizer};
+use candecode_formats::{read_config, read_tokenizer};
 use candle_core::{DType, Device};
 use std::fs::File;
 use std::io::{BufReader, Read as _};
@@ -90,7 +90,7 @@ impl Texts {
 /// Prints a row for each format and each engine.
 pub fn measure(args: &Args) -> Result<()> {
     let ops = operations::choose(Some(Kernels::Fast), &Device::Cpu);
-    let dir = hub::locate(args.model(), false)?;
+    let dir = locate(args.model())?;
     let most = read_config(&dir)?.max_position_embeddings;
     ensure!(
         args.text.is_none() || args.tokens <= most,

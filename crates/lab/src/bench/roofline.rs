@@ -44,7 +44,7 @@ pub fn measure(args: &Args) -> Result<()> {
     let mut names = vec!["story-3m".to_string(), DRAWN.to_string()];
     names.extend(match &args.model {
         Some(name) => Some(name.clone()).filter(|name| !names.contains(name)),
-        None => Some("smollm2-135m".to_string()).filter(|name| hub::locate(name, true).is_ok()),
+        None => Some("smollm2-135m".to_string()).filter(|name| hub::locate(name, None).is_ok()),
     });
     let found = probe(usize::MAX);
     println!("{}, weights f32", machine());

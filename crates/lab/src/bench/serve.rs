@@ -13,11 +13,10 @@
 
 use crate::args::Args;
 use crate::plot::{self, tens, Axis, Plot};
-use crate::shared::{commit, machine};
+use crate::shared::{commit, locate, machine};
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use candecode::kit::rng::RequestRng;
 use candecode::kit::ModelConfig;
-use candecode_formats::hub;
 use serde_json::{json, Value};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
@@ -61,7 +60,7 @@ impl Sizes {
     /// # Errors
     /// If the model's config can't be read.
     fn of(model: &str) -> Result<Self> {
-        let config = hub::locate(model, false)?.join("config.json");
+        let config = locate(model)?.join("config.json");
         let config = ModelConfig::from_json(&std::fs::read_to_string(config)?)?;
         let context = config.max_position_embeddings;
         Ok(Self { shared: 1000.min(context / 2), long: 1500.min(context - NEW - 16) })

@@ -9,6 +9,7 @@ use candecode::kit::{Cache, Logits, Model, Request, Step, Tokenizer};
 use candecode_engine::load::load_transformer;
 use candecode_engine::operations;
 use candecode_formats::{hub, read_tokenizer};
+use candecode_remote::hub::Hub;
 use candle_core::{DType, Device, Tensor};
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,13 +19,21 @@ pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// Returns the path of a model, which is downloaded if necessary.
+///
+/// # Errors
+/// If there is no such model, or it can't be downloaded.
+pub fn locate(name: &str) -> Result<PathBuf> {
+    hub::locate(name, Some(&Hub { offline: false }))
+}
+
 /// Loads a model in f32 on the CPU, with the kernels that the command chooses by default.
 ///
 /// # Errors
 /// If it can't be read.
 pub fn model(name: &str) -> Result<Box<dyn Model>> {
     let ops = operations::choose(None, &Device::Cpu);
-    let folder = hub::locate(name, false)?;
+    let folder = locate(name)?;
     Ok(Box::new(load_transformer(&folder, DType::F32, &Device::Cpu, &ops)?))
 }
 
@@ -33,7 +42,7 @@ pub fn model(name: &str) -> Result<Box<dyn Model>> {
 /// # Errors
 /// If it can't be read.
 pub fn tokenizer() -> Result<Tokenizer> {
-    read_tokenizer(&hub::locate("story-3m", false)?)
+    read_tokenizer(&locate("story-3m")?)
 }
 
 /// Returns an empty growing cache for one sequence.

@@ -11,10 +11,10 @@ mod table;
 
 use crate::args::Args;
 use crate::plot;
-use crate::shared::best;
+use crate::shared::{best, locate};
 use anyhow::Result;
 use candecode_engine::kernels;
-use candecode_formats::{hub, read_config};
+use candecode_formats::read_config;
 pub use contender::quantized_file;
 use contender::{line, Contender};
 pub use ours::play;
@@ -25,7 +25,7 @@ const UNSTEADY: f64 = 0.1;
 
 /// Measures every contender in rounds and prints the table.
 pub fn measure(args: &Args) -> Result<()> {
-    let dir = hub::locate(args.model(), false)?;
+    let dir = locate(args.model())?;
     let config = read_config(&dir)?;
     // Scaled to the context, because the story models have only 512 positions.
     let prompt = (config.max_position_embeddings / 4).min(256) as u32;

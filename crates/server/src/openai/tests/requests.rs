@@ -42,7 +42,7 @@ fn defaults(max_new_tokens: usize) -> SamplingParams {
 
 #[test]
 fn every_documented_field_has_a_rule() {
-    let text = std::fs::read_to_string("../../tests/oracle/request_fields.json").unwrap();
+    let text = std::fs::read_to_string("tests/oracle/request_fields.json").unwrap();
     let sources: BTreeMap<String, BTreeMap<String, Vec<String>>> =
         serde_json::from_str(&text).unwrap();
     assert_eq!(sources.len(), 3);

@@ -1,0 +1,327 @@
+//! A hub on the loopback, which serves a folder in the hub's protocol and injects the faults a test
+//! asks for.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The repository being served.
+pub const REPO: &str = "some/name";
+pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// A fault in a response.
+#[derive(Clone, Copy)]
+pub enum Fault {
+    /// Breaks the connection after this many bytes.
+    Cut(usize),
+    /// Pauses for this long after this many bytes.
+    Stall(usize, Duration),
+    /// Pauses after this many bytes until the test releases it.
+    Hold(usize),
+    /// Sends the bytes in small pieces, with pauses.
+    Drip,
+    /// Sends a different file of the announced length.
+    OtherBytes,
+    /// Sends a file that is longer than announced.
+    OtherLength,
+    /// Sends the whole file, ignoring the requested range.
+    NoRanges,
+    /// Responds with this status and these headers.
+    Status(u16, &'static str),
+    /// Sends a page, like a network that requires a login first.
+    Login,
+}
+
+/// The location of large files.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Large {
+    /// On the same host as the others.
+    Here,
+    /// Under another name of this machine, as on the hub: the response contains the location, the
+    /// hash and the size.
+    Elsewhere,
+}
+
+/// One request: `GET /path`, and its headers in lower case.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub line: String,
+    pub headers: String,
+}
+
+struct Shared {
+    dir: PathBuf,
+    address: String,
+    large: Large,
+    asked: Mutex<Vec<Asked>>,
+    faults: Mutex<Vec<(&'static str, &'static str, usize, Fault)>>,
+    released: AtomicBool,
+}
+
+/// A hub with one repository. It serves until the test ends, unless closed earlier.
+pub struct Hub {
+    pub address: String,
+    shared: Arc<Shared>,
+}
+
+impl Hub {
+    pub fn serve(dir: impl Into<PathBuf>, large: Large) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let shared = Arc::new(Shared {
+            dir: dir.into(),
+            address: address.clone(),
+            large,
+            asked: Mutex::default(),
+            faults: Mutex::default(),
+            released: AtomicBool::new(false),
+        });
+        let serving = shared.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, shared) = (stream.unwrap(), serving.clone());
+                let mut first = [0; 4];
+                if stream.peek(&mut first).is_ok() && &first == b"QUIT" {
+                    break;
+                }
+                std::thread::spawn(move || answer(stream, &shared));
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// Makes the next `times` requests with this method for this file fail.
+    pub fn fault(
+        self,
+        method: &'static str,
+        file: &'static str,
+        times: usize,
+        fault: Fault,
+    ) -> Self {
+        self.break_next(method, file, times, fault);
+        self
+    }
+
+    /// Does the same as [`Hub::fault`] on a running hub.
+    pub fn break_next(&self, method: &'static str, file: &'static str, times: usize, fault: Fault) {
+        self.shared.faults.lock().unwrap().push((method, file, times, fault));
+    }
+
+    /// Lets held responses continue.
+    pub fn release(&self) {
+        self.shared.released.store(true, Ordering::SeqCst);
+    }
+
+    /// Stops listening on the address.
+    pub fn close(&self) {
+        let host = self.address.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(host).unwrap();
+        stream.write_all(b"QUIT").unwrap();
+        while TcpStream::connect(host).is_ok() {}
+    }
+
+    /// Returns the requests received since the last call.
+    pub fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.shared.asked.lock().unwrap())
+    }
+
+    /// Does the same, but returns only the request lines.
+    pub fn lines(&self) -> Vec<String> {
+        self.asked().into_iter().map(|asked| asked.line).collect()
+    }
+}
+
+/// Answers the requests on one connection: one, or two through a proxy, since this is also one.
+fn answer(mut stream: TcpStream, shared: &Shared) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    loop {
+        let Some(Ok(first)) = lines.next() else { return };
+        let headers: Vec<String> =
+            lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+        let headers = headers.join("\n").to_ascii_lowercase();
+        let (method, rest) = first.split_once(' ').unwrap_or((&first, ""));
+        // hf-hub queries a file by fetching its first byte, and downloads it by fetching everything
+        // from some offset on.
+        let probe = headers.lines().any(|line| line == "range: bytes=0-0");
+        let method = if probe { "PROBE" } else { method };
+        let path = rest.split(' ').next().unwrap_or_default();
+        let line = format!("{method} {path}");
+        shared.asked.lock().unwrap().push(Asked { line, headers: headers.clone() });
+        if method == "CONNECT" {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+            continue;
+        }
+        let _ = file(&mut stream, shared, method, path, &headers);
+        return;
+    }
+}
+
+const END: &str = "connection: close\r\n\r\n";
+
+/// Answers one request.
+fn file(
+    stream: &mut TcpStream,
+    shared: &Shared,
+    method: &str,
+    path: &str,
+    headers: &str,
+) -> std::io::Result<()> {
+    let elsewhere = path.strip_prefix("/elsewhere/");
+    let of = |revision: &str| path.strip_prefix(&format!("/{REPO}/resolve/{revision}/"));
+    if let Some(file) = path.strip_prefix("/old/name/resolve/") {
+        // A renamed repository.
+        let to = format!("location: /{REPO}/resolve/{file}");
+        return write!(stream, "HTTP/1.1 307 Moved\r\n{to}\r\ncontent-length: 0\r\n{END}");
+    }
+    let name = elsewhere.or(of("main")).or(of(COMMIT));
+    let sent_on = shared.large == Large::Elsewhere
+        && elsewhere.is_none()
+        && name.is_some_and(|name| name.ends_with(".safetensors"));
+    // Faults that affect the body apply to the response that has one.
+    let fault = name.filter(|_| !sent_on || method == "PROBE");
+    let fault = fault.and_then(|name| next_fault(shared, method, name));
+    let bytes = name.and_then(|name| std::fs::read(shared.dir.join(name)).ok());
+    match fault {
+        Some(Fault::Status(code, headers)) => {
+            return write!(stream, "HTTP/1.1 {code} No\r\n{headers}\r\ncontent-length: 0\r\n{END}");
+        }
+        Some(Fault::Login) => {
+            let page = "<html>Accept our terms to use this network</html>";
+            let length = page.len();
+            return write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n{END}{page}");
+        }
+        _ => {}
+    }
+    let Some((name, mut bytes)) = name.zip(bytes) else {
+        let code = if name.is_some() { "EntryNotFound" } else { "RepoNotFound" };
+        return write!(
+            stream,
+            "HTTP/1.1 404 Not Found\r\nx-error-code: {code}\r\ncontent-length: 0\r\n{END}"
+        );
+    };
+    let large = name.ends_with(".safetensors");
+    let etag = if large { sha256(&bytes) } else { format!("git-{name}") };
+    let about = format!("x-repo-commit: {COMMIT}\r\netag: \"{etag}\"\r\n");
+    let size = bytes.len();
+    if sent_on {
+        let there = shared.address.replace("127.0.0.1", "localhost");
+        let about = format!(
+            "x-repo-commit: \
+                {COMMIT}\r\netag: \"no-hash\"\r\nx-linked-etag: \"{etag}\"\r\nx-linked-size: \
+                {size}\r\n"
+        );
+        let to = format!("location: {there}/elsewhere/{name}\r\n");
+        return write!(stream, "HTTP/1.1 302 Found\r\n{about}{to}content-length: 0\r\n{END}");
+    }
+    match fault {
+        Some(Fault::OtherBytes) => bytes[size / 2] ^= 1,
+        Some(Fault::OtherLength) => bytes.push(0),
+        _ => {}
+    }
+    if method == "PROBE" && size == 0 {
+        return write!(stream, "HTTP/1.1 416 No\r\n{about}content-range: bytes */0\r\n{END}");
+    }
+    if method == "PROBE" {
+        let range = format!("content-range: bytes 0-0/{size}\r\ncontent-length: 1\r\n");
+        write!(stream, "HTTP/1.1 206 Part\r\n{about}{range}{END}")?;
+        return stream.write_all(&bytes[..1]);
+    }
+    let range = headers.lines().find_map(|line| line.strip_prefix("range: bytes="));
+    let from: usize = range.and_then(|range| range.strip_suffix('-')).unwrap().parse().unwrap();
+    let (status, part) = match fault {
+        Some(Fault::NoRanges) => ("200 OK".to_string(), &bytes[..]),
+        _ => {
+            let (end, all) = (bytes.len() - 1, bytes.len());
+            (format!("206 Part\r\ncontent-range: bytes {from}-{end}/{all}"), &bytes[from..])
+        }
+    };
+    write!(stream, "HTTP/1.1 {status}\r\n{about}content-length: {}\r\n{END}", part.len())?;
+    match fault {
+        Some(Fault::Cut(n)) => stream.write_all(&part[..n]),
+        Some(Fault::Stall(n, time)) => {
+            stream.write_all(&part[..n])?;
+            std::thread::sleep(time);
+            Ok(())
+        }
+        Some(Fault::Hold(n)) => {
+            stream.write_all(&part[..n])?;
+            while !shared.released.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            stream.write_all(&part[n..])
+        }
+        Some(Fault::Drip) => part.chunks(part.len() / 20).try_for_each(|drop| {
+            std::thread::sleep(Duration::from_millis(20));
+            stream.write_all(drop)
+        }),
+        _ => stream.write_all(part),
+    }
+}
+
+fn next_fault(shared: &Shared, method: &str, name: &str) -> Option<Fault> {
+    let mut faults = shared.faults.lock().unwrap();
+    let fits = |fault: &&mut (&str, &str, usize, Fault)| {
+        fault.0 == method && fault.1 == name && fault.2 > 0
+    };
+    let found = faults.iter_mut().find(fits)?;
+    found.2 -= 1;
+    Some(found.3)
+}
+
+/// Returns the SHA-256 of some bytes in the hub's format.
+pub fn sha256(bytes: &[u8]) -> String {
+    let hash = ring::digest::digest(&ring::digest::SHA256, bytes);
+    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A test's own cache, removed at the end.
+pub struct Home(pub PathBuf);
+
+impl Home {
+    pub fn new(test: &str) -> Self {
+        let dir =
+            std::env::temp_dir().join(format!("candecode-home-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        Self(dir)
+    }
+
+    /// Returns the repository's folder in the cache.
+    pub fn repo(&self) -> PathBuf {
+        self.0.join("hub").join("models--some--name")
+    }
+
+    /// Returns the path of a model file in the cache.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.repo().join("snapshots").join(COMMIT).join(name)
+    }
+
+    /// Lists the files in `blobs/` with their lengths.
+    pub fn blobs(&self) -> Vec<(String, u64)> {
+        let Ok(dir) = std::fs::read_dir(self.repo().join("blobs")) else { return Vec::new() };
+        // A program that is still running may rename a file at any moment, in which case the old
+        // name is gone.
+        let mut blobs: Vec<(String, u64)> = dir
+            .filter_map(|file| {
+                let file = file.unwrap();
+                let length = file.metadata().ok()?.len();
+                Some((file.file_name().into_string().unwrap(), length))
+            })
+            .collect();
+        blobs.sort();
+        blobs
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Returns the folder to serve: an embedded model.
+pub fn story() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/story-230k")
+}
