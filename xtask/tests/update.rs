@@ -296,7 +296,9 @@ fn migrate_appends_functions_that_the_course_has_added() {
     });
     let (mine, stub) = (&course.mine, course.upstream.read(DAY));
     mine.write(DAY, MINE);
-    let note = "src/day01_two.rs lacks functions that are new (three): `cargo xtask migrate` brings it up to date\n";
+    let note =
+        "src/day01_two.rs lacks functions that are new (three)\n`cargo xtask migrate` brings \
+                your days up to date, and keeps copies\n";
     assert!(!mine.say(&["list"]).1.contains("migrate"), "the course hasn't moved yet");
     let (out, err, code) = mine.say(&["update"]);
     assert!(err.contains(note) && code == 0, "{out}{err}");

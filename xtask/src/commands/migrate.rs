@@ -50,6 +50,7 @@ pub fn run(repo: &Repo, args: &Migrate) -> Result<ExitCode> {
 
 /// Says which begun days are older than the course, and what to do about it.
 pub fn note_old_days(repo: &Repo) {
+    let mut is_old = false;
     for day in &repo.days {
         // A day that can't be compared is reported by the command that needs it.
         let Ok(Some(Migration { renamed, added, .. })) = repo.migration(day) else { continue };
@@ -61,6 +62,10 @@ pub fn note_old_days(repo: &Repo) {
         if !added.is_empty() {
             words.push(format!("lacks functions that are new ({})", added.join(", ")));
         }
-        note!("{} {}: `cargo xtask migrate` brings it up to date", day.src(), words.join(" and "));
+        note!("{} {}", day.src(), words.join(" and "));
+        is_old = true;
+    }
+    if is_old {
+        note!("`cargo xtask migrate` brings your days up to date, and keeps copies");
     }
 }
