@@ -8,6 +8,7 @@
 
 mod day;
 pub mod hints;
+pub mod migration;
 pub mod mistakes;
 pub mod progress;
 mod repo;
@@ -17,6 +18,7 @@ mod usage;
 
 pub use day::{in_src, Day};
 pub use hints::Hints;
+pub use migration::Migration;
 pub use mistakes::{Mistake, Mistakes, Variant};
 pub use progress::Progress;
 pub use repo::Repo;

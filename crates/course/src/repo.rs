@@ -2,6 +2,7 @@
 
 use crate::day::Day;
 use crate::hints::Hints;
+use crate::migration::{self, Migration};
 use crate::mistakes::Mistakes;
 use crate::progress::{self, Progress};
 use crate::stubs;
@@ -184,6 +185,19 @@ impl Repo {
             return Ok(Vec::new());
         }
         Ok(task::checks(&self.read(&day.tests())?))
+    }
+
+    /// Compares a begun day with the course. Returns `None` if it is up to date or not begun.
+    ///
+    /// # Errors
+    /// If a file can't be read, or the day's brackets don't match. The message names the file.
+    pub fn migration(&self, day: &Day) -> Result<Option<Migration>> {
+        if !matches!(self.progress(day)?, Progress::Begun(_)) {
+            return Ok(None);
+        }
+        let path = day.src();
+        migration::migration(&self.read(&path)?, &self.stub(day)?, day.number)
+            .map_err(|e| anyhow!("{path}: {e}"))
     }
 
     /// Returns the known mistakes of a day, and its correct variants.
