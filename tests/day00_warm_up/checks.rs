@@ -29,7 +29,7 @@ const TOLERANCE: f32 = 1e-5;
 pub struct Day {
     pub text_to_ids: fn(&Tokenizer, &str) -> Result<Tensor>,
     pub embed: fn(&Tensor, &Tensor) -> Result<Tensor>,
-    pub score: fn(&Tensor, &Tensor) -> Result<Tensor>,
+    pub logits: fn(&Tensor, &Tensor) -> Result<Tensor>,
     pub best_text: fn(&Tokenizer, &Tensor) -> Result<String>,
     pub last_position: fn(&Tensor) -> Result<Tensor>,
     pub nearest: fn(&Tensor, u32, usize) -> Result<Vec<u32>>,
@@ -42,7 +42,7 @@ macro_rules! implementation {
         crate::Day {
             text_to_ids: code::text_to_ids,
             embed: code::embed,
-            score: code::score,
+            logits: code::logits,
             best_text: code::best_text,
             last_position: code::last_position,
             nearest: code::nearest_tokens,
@@ -160,7 +160,7 @@ fn scores_are_dot_products(day: &Day) -> Outcome {
     // (1, 2) · (3, 4) = 11, and so on.
     let want =
         Tensor::new(&[[[1f32, 4., 11.], [0., 2., 4.]], [[1., 0., 3.], [3., 8., 25.]]], &device)?;
-    close("hidden (2, 2, 2), a table of 3 rows", (day.score)(&table, &hidden), &want, TOLERANCE)
+    close("hidden (2, 2, 2), a table of 3 rows", (day.logits)(&table, &hidden), &want, TOLERANCE)
 }
 
 fn a_token_scores_its_length_squared(day: &Day) -> Outcome {
@@ -169,7 +169,7 @@ fn a_token_scores_its_length_squared(day: &Day) -> Outcome {
         // Looked up directly, so that a wrong `embed` isn't blamed on the score.
         let at = Tensor::new(ids.as_slice(), table.device())?;
         let hidden = table.index_select(&at, 0)?.unsqueeze(0)?;
-        let logits = (day.score)(&table, &hidden)?;
+        let logits = (day.logits)(&table, &hidden)?;
         equal(
             &format!("the shape of the scores of {text:?}"),
             Ok(logits.dims().to_vec()),
@@ -186,7 +186,7 @@ fn a_token_scores_its_length_squared(day: &Day) -> Outcome {
 
 fn most_tokens_come_back(day: &Day) -> Outcome {
     let table = table()?;
-    let logits = (day.score)(&table, &table.unsqueeze(0)?)?;
+    let logits = (day.logits)(&table, &table.unsqueeze(0)?)?;
     let best = logits.i(0)?.argmax(1)?.to_vec1::<u32>()?;
     let got = best.iter().enumerate().filter(|(id, best)| *id as u32 == **best).count() as u64;
     let want = golden_json("day00")?["come_back"].as_u64().unwrap_or_default();
@@ -219,7 +219,7 @@ fn through_no_layers(day: &Day) -> Outcome {
     let (tokenizer, table) = (tokenizer()?, table()?);
     for Text { text, echo, .. } in texts()? {
         let ids = (day.text_to_ids)(&tokenizer, &text)?.to_device(table.device())?;
-        let logits = (day.score)(&table, &(day.embed)(&table, &ids)?)?;
+        let logits = (day.logits)(&table, &(day.embed)(&table, &ids)?)?;
         equal(&format!("{text:?}, with no layers"), (day.best_text)(&tokenizer, &logits), &echo)?;
     }
     Ok(())
@@ -353,7 +353,7 @@ fn score_equals_candle_nn(day: &Day) -> Outcome {
         let want = linear.forward(&for_candle_nn(&hidden)?)?;
         let input =
             format!("hidden ({b}, {t}, {c}), a table ({v}, {c}), against candle_nn::Linear");
-        close(&input, (day.score)(&table, &hidden), &want, TOLERANCE)?;
+        close(&input, (day.logits)(&table, &hidden), &want, TOLERANCE)?;
     }
     Ok(())
 }

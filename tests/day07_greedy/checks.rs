@@ -50,7 +50,7 @@ pub struct Day {
     /// Returns all tokens, or the first error.
     pub generate: fn(&dyn Model, &Tokenizer, Request) -> Result<Vec<Token>>,
     /// Takes a model, a prompt, and the text to score after it.
-    pub score: fn(&dyn Model, &[u32], &[u32]) -> Result<Vec<f32>>,
+    pub token_logprobs: fn(&dyn Model, &[u32], &[u32]) -> Result<Vec<f32>>,
 }
 
 /// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
@@ -109,7 +109,7 @@ macro_rules! implementation {
             generate: |model, tokenizer, request| {
                 code::generate(model, tokenizer, request)?.take(1000).collect()
             },
-            score: code::score,
+            token_logprobs: code::token_logprobs,
         }
     }};
 }
@@ -815,7 +815,7 @@ fn three_tokens() -> Fake {
 
 fn log_probs_of_a_given_text_by_hand(day: &Day) -> Outcome {
     let model = three_tokens();
-    let got = numbers((day.score)(&model, &[2, 0], &[1, 1, 0]));
+    let got = numbers((day.token_logprobs)(&model, &[2, 0], &[1, 1, 0]));
     let want = [3.0f32 / 8.0, 2.0 / 8.0, 5.0 / 8.0].map(f32::ln);
     let want = Tensor::new(&want, &candle_core::Device::Cpu)?;
     let input = "prompt 2, 0, text 1, 1, 0";
@@ -826,7 +826,7 @@ fn log_probs_of_a_given_text_by_hand(day: &Day) -> Outcome {
 }
 
 fn score_refuses_invalid_input(day: &Day) -> Outcome {
-    let score = |prompt: &[u32], text: &[u32]| (day.score)(&three_tokens(), prompt, text);
+    let score = |prompt: &[u32], text: &[u32]| (day.token_logprobs)(&three_tokens(), prompt, text);
     refused("no prompt, text 1, 2", score(&[], &[1, 2]), &[])
         .likely("no row predicts the first token of a text")?;
     refused("prompt 0, text 1, 3, a vocabulary of 3", score(&[0], &[1, 3]), &[])?;
@@ -837,7 +837,7 @@ fn score_refuses_invalid_input(day: &Day) -> Outcome {
 fn scoring_a_story_reproduces_its_generation_logprobs(day: &Day) -> Outcome {
     for case in cases("greedy")? {
         let model = Recall::new(&case.model, 1)?;
-        let got = numbers((day.score)(&model, &case.prompt_ids, &case.new_ids));
+        let got = numbers((day.token_logprobs)(&model, &case.prompt_ids, &case.new_ids));
         let want = numbers(Ok(case.logprobs.clone()))?;
         let input = format!("{}, \"{}\", its own greedy text", case.model, case.prompt);
         close(&format!("{input}: log-probabilities"), got, &want, 2e-4)?;

@@ -15,7 +15,7 @@ use candecode::kit::{
     Batch, Cache, Logits, Model, ModelConfig, NoCache, PastContext, Request, Step, Token,
     Tokenizer, View,
 };
-use candecode_engine::CacheKind;
+use candecode_engine::CacheConfig;
 use candle_core::{bail, DType, Device, Error, IndexOp, Result, Storage, Tensor, Var};
 use frame::{
     bits_equal, close, device, ensure, equal, equal_tokens, feed, golden, golden_json, marked,
@@ -86,7 +86,7 @@ pub struct Day {
     pub bytes: fn(&ModelConfig, usize, usize, DType) -> usize,
     pub concat: fn(&Tensor, &Tensor) -> Result<Tensor>,
     pub write_at: fn(&Tensor, &Tensor, usize) -> Result<Tensor>,
-    pub new: fn(CacheKind, usize) -> Box<dyn Held>,
+    pub new: fn(CacheConfig, usize) -> Box<dyn Held>,
     pub logits: Ask,
     pub generate: Generate,
     pub pick_cache: fn(&[&[u32]], &[u32]) -> Option<usize>,
@@ -95,26 +95,26 @@ pub struct Day {
 /// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
-        use candecode_engine::CacheKind;
+        use candecode_engine::CacheConfig;
         use $($path)::+ as code;
         crate::Day {
             bytes: code::cache_bytes,
             concat: code::concat,
             write_at: code::write_at,
             new: |kind, layers| match kind {
-                CacheKind::Dynamic => Box::new(crate::Seen {
+                CacheConfig::Dynamic => Box::new(crate::Seen {
                     cache: code::DynamicCache::new(layers),
                     held: |cache, layer| cache.layers.held(layer),
                 }),
-                CacheKind::Static(capacity) => Box::new(crate::Seen {
+                CacheConfig::Static(capacity) => Box::new(crate::Seen {
                     cache: code::StaticCache::new(layers, capacity),
                     held: |cache, layer| cache.layers.held(layer),
                 }),
-                CacheKind::Sliding(window) => Box::new(crate::Seen {
+                CacheConfig::Sliding(window) => Box::new(crate::Seen {
                     cache: code::SlidingCache::new(layers, window),
                     held: |cache, layer| cache.layers.held(layer),
                 }),
-                CacheKind::Paged { .. } => unreachable!("paged caches are checked on day 21"),
+                CacheConfig::Paged { .. } => unreachable!("paged caches are checked on day 21"),
             },
             logits: |model, cache, calls| {
                 let mut cached = code::Cached::new(model, cache);
@@ -174,7 +174,7 @@ fn holds(input: &str, cache: &dyn Held, rows: &Rows) -> Outcome {
 }
 
 /// The two kinds that never evict a position.
-const KINDS: [CacheKind; 2] = [CacheKind::Dynamic, CacheKind::Static(40)];
+const KINDS: [CacheConfig; 2] = [CacheConfig::Dynamic, CacheConfig::Static(40)];
 
 fn config(name: &str) -> Result<ModelConfig> {
     candecode_formats::read_config(&models_dir()?.join(name))
@@ -312,7 +312,7 @@ fn writing_strided_positions(day: &Day) -> Outcome {
     Ok(())
 }
 
-fn appending(day: &Day, kind: CacheKind) -> Outcome {
+fn appending(day: &Day, kind: CacheConfig) -> Outcome {
     let mut cache = (day.new)(kind, LAYERS);
     equal(&format!("{kind:?}: len of an empty cache"), Ok(cache.len()), &0)?;
     feed(&mut *cache, &rows(&[&[1, 2]]))?;
@@ -354,7 +354,7 @@ fn appending_in_place(day: &Day) -> Outcome {
 fn strided_keys_and_values_are_stored_contiguously(day: &Day) -> Outcome {
     // A model's heads are a transposed view. An empty cache must not store such a view.
     let mut random = Random::new(107);
-    let mut cache = (day.new)(CacheKind::Dynamic, LAYERS);
+    let mut cache = (day.new)(CacheConfig::Dynamic, LAYERS);
     for what in ["an empty cache", "a cache truncated to 0"] {
         let input = format!("{what}, and strided keys and values of shape (2, 2, 5, 3)");
         let mut given = Vec::new();
@@ -397,7 +397,7 @@ fn address(x: &Tensor) -> Result<usize> {
 }
 
 fn later_appends_stay_in_place(day: &Day) -> Outcome {
-    let mut cache = (day.new)(CacheKind::Static(9), LAYERS);
+    let mut cache = (day.new)(CacheConfig::Static(9), LAYERS);
     feed(&mut *cache, &rows(&[&[1, 2], &[11, 12]]))?;
     let first = feed(&mut *cache, &rows(&[&[3], &[13]]))?;
     let at = [address(&first.k)?, address(&first.v)?];
@@ -418,7 +418,7 @@ fn later_appends_stay_in_place(day: &Day) -> Outcome {
     Ok(())
 }
 
-fn len_moves(day: &Day, kind: CacheKind) -> Outcome {
+fn len_moves(day: &Day, kind: CacheConfig) -> Outcome {
     let mut cache = (day.new)(kind, 3);
     for (positions, want) in [(rows(&[&[1, 2, 3]]), [0, 0, 3]), (rows(&[&[4]]), [3, 3, 4])] {
         let mut lens = Vec::new();
@@ -451,7 +451,7 @@ fn pieces_appended_in_place_equal_the_whole(day: &Day) -> Outcome {
     pieces(day, KINDS[1])
 }
 
-fn pieces(day: &Day, kind: CacheKind) -> Outcome {
+fn pieces(day: &Day, kind: CacheConfig) -> Outcome {
     let mut random = Random::new(104);
     for _ in 0..6 {
         let (b, mut cache, mut whole) = (1 + random.below(3), (day.new)(kind, LAYERS), Vec::new());
@@ -476,13 +476,13 @@ fn pieces(day: &Day, kind: CacheKind) -> Outcome {
 }
 
 fn a_full_static_cache_refuses_more_positions(day: &Day) -> Outcome {
-    let mut cache = (day.new)(CacheKind::Static(3), LAYERS);
+    let mut cache = (day.new)(CacheConfig::Static(3), LAYERS);
     feed(&mut *cache, &rows(&[&[1, 2]]))?;
     feed(&mut *cache, &rows(&[&[3]]))?;
     holds("Static(3): positions 1, 2, then 3", &*cache, &rows(&[&[1, 2, 3]]))?;
     let got = feed(&mut *cache, &rows(&[&[4]])).map(|_| ());
     refused("Static(3), a fourth position", got, &[])?;
-    let got = feed(&mut *(day.new)(CacheKind::Static(3), LAYERS), &rows(&[&[1, 2, 3, 4]]));
+    let got = feed(&mut *(day.new)(CacheConfig::Static(3), LAYERS), &rows(&[&[1, 2, 3, 4]]));
     refused("Static(3), four positions at once", got.map(|_| ()), &[])
 }
 
@@ -531,7 +531,7 @@ fn truncated_tokens_do_not_affect_later_logits(day: &Day) -> Outcome {
     let model = load("story-230k", DType::F32)?;
     let ids: Vec<u32> = (300..330).collect();
     let want = logits(&*model, &ids, &mut NoCache)?;
-    for kind in [CacheKind::Dynamic, CacheKind::Static(64)] {
+    for kind in [CacheConfig::Dynamic, CacheConfig::Static(64)] {
         let mut cache = (day.new)(kind, model.config().num_hidden_layers);
         logits(&*model, &ids[..20], &mut *cache)?;
         logits(&*model, &[1000, 1001, 1002, 1003], &mut *cache)?;
@@ -837,7 +837,7 @@ fn equals_uncached(day: &Day, static_cache: bool) -> Outcome {
         let (context, vocab) = (8 + random.below(24), 40);
         let (len, max) = (1 + random.below(context), 1 + random.below(30));
         let prompt: Vec<u32> = (0..len).map(|_| random.below(vocab) as u32).collect();
-        let kind = if static_cache { CacheKind::Static(context) } else { CacheKind::Dynamic };
+        let kind = if static_cache { CacheConfig::Static(context) } else { CacheConfig::Dynamic };
         let model = Witness::mixing(vocab, context, max);
         let cache = (day.new)(kind, model.layers());
         let got = (day.generate)(&model, &tokenizer, request(&model, &prompt, max), cache);
@@ -869,7 +869,7 @@ fn a_moving_window_generates_past_the_context(day: &Day) -> Outcome {
         request.past_context = PastContext::Window { stride };
         let cache: Box<dyn Cache> = match cached {
             false => Box::new(NoCache),
-            true => (day.new)(CacheKind::Dynamic, model.layers()),
+            true => (day.new)(CacheConfig::Dynamic, model.layers()),
         };
         let input = format!(
             "a context of 8, a window that moves by 3, a prompt of 5, 14 new tokens, with{} a \
@@ -905,7 +905,7 @@ fn a_10_token_prompt_and_20_new_compute_29_positions(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let model = Witness::mixing(40, 64, 20);
     let prompt: Vec<u32> = (1..11).collect();
-    let cache = (day.new)(CacheKind::Dynamic, model.layers());
+    let cache = (day.new)(CacheConfig::Dynamic, model.layers());
     (day.generate)(&model, &tokenizer, request(&model, &prompt, 20), cache)?;
     let input = "a prompt of 10 tokens, 20 new, a context that holds them: positions computed";
     equal(input, Ok(model.positions_computed()), &29)
@@ -921,7 +921,7 @@ fn the_loop_ends(day: &Day) -> Outcome {
         });
         let mut request = request(&model, prompt, max);
         request.eos_token_ids = vec![0];
-        let cache = (day.new)(CacheKind::Dynamic, model.layers());
+        let cache = (day.new)(CacheConfig::Dynamic, model.layers());
         let tokens = (day.generate)(&model, &tokenizer, request, cache)?;
         if let Some(token) = tokens.iter().find(|token| token.row != 0) {
             bail!("a token has row {}, but the request's id is 0", token.row)
@@ -978,7 +978,7 @@ fn goldens() -> Result<Vec<Golden>> {
     Ok(cases.map(|case| read(case, "logits_of_steps")).collect())
 }
 
-fn tokens_equal(day: &Day, golden: &Golden, kind: CacheKind) -> Outcome {
+fn tokens_equal(day: &Day, golden: &Golden, kind: CacheConfig) -> Outcome {
     let (model, tokenizer) = (load(&golden.model, DType::F32)?, tokenizer()?);
     let max = golden.new_ids.len();
     let cache = (day.new)(kind, model.config().num_hidden_layers);
@@ -988,13 +988,13 @@ fn tokens_equal(day: &Day, golden: &Golden, kind: CacheKind) -> Outcome {
 }
 
 fn tokens_equal_transformers(day: &Day) -> Outcome {
-    goldens()?.iter().try_for_each(|golden| tokens_equal(day, golden, CacheKind::Dynamic))
+    goldens()?.iter().try_for_each(|golden| tokens_equal(day, golden, CacheConfig::Dynamic))
 }
 
 fn tokens_from_a_static_cache_equal_transformers(day: &Day) -> Outcome {
     let golden = goldens()?.swap_remove(0);
     let context = config(&golden.model)?.max_position_embeddings;
-    tokens_equal(day, &golden, CacheKind::Static(context))
+    tokens_equal(day, &golden, CacheConfig::Static(context))
 }
 
 /// Feeds a golden text token by token after its prompt, and returns the logits from which each new
@@ -1012,7 +1012,7 @@ fn logits_equal_transformers(day: &Day) -> Outcome {
         let model = load(&case.model, DType::F32)?;
         let layers = model.config().num_hidden_layers;
         let want = golden("day10", &format!("cached.{}", case.model))?;
-        let all = forced(&*model, &case, &mut *(day.new)(CacheKind::Dynamic, layers))?;
+        let all = forced(&*model, &case, &mut *(day.new)(CacheConfig::Dynamic, layers))?;
         for (i, step) in case.at.iter().enumerate() {
             let got = Tensor::new(all[*step].as_slice(), want.device());
             let input = format!("{}: logits of step {step}, with a cache", case.model);
@@ -1086,7 +1086,7 @@ fn half_precision_stays_near(day: &Day) -> Outcome {
         let f32s = forced(&*plain, case, &mut Keep::default())?;
         for (dtype, bound) in [(DType::BF16, 0.25), (DType::F16, 0.03)] {
             // Only the cache in half precision: 8 or 11 significant bits for each key and value.
-            let mut cache = Narrow(new(CacheKind::Static(100)), dtype);
+            let mut cache = Narrow(new(CacheConfig::Static(100)), dtype);
             let got = forced(&*plain, case, &mut cache)?;
             within(&format!("{}, a cache of {dtype:?}", case.model), &got, &f32s, bound)?;
             let held = cache.0.held(0)?.map(|held| held.k.dtype());
@@ -1095,7 +1095,7 @@ fn half_precision_stays_near(day: &Day) -> Outcome {
             // On an accelerator everything is in half precision.
             let model = load(&case.model, dtype)?;
             let bound = if device()?.is_cpu() { 1e-3 } else { 2.0 * bound };
-            let got = forced(&*model, case, &mut *new(CacheKind::Dynamic))?;
+            let got = forced(&*model, case, &mut *new(CacheConfig::Dynamic))?;
             within(&format!("{}, weights of {dtype:?}", case.model), &got, &f32s, bound)?;
         }
     }
@@ -1117,7 +1117,7 @@ fn still_holds(input: &str, cache: &dyn Held, len: usize, rows: &Rows) -> Outcom
 }
 
 fn sliding_by_hand(day: &Day) -> Outcome {
-    let mut cache = (day.new)(CacheKind::Sliding(3), LAYERS);
+    let mut cache = (day.new)(CacheConfig::Sliding(3), LAYERS);
     let mut record = Vec::new();
     for new in [rows(&[&[1, 2]]), rows(&[&[3]]), rows(&[&[4]]), rows(&[&[5]])] {
         let k = feed(&mut *cache, &new)?.k;
@@ -1130,12 +1130,12 @@ fn sliding_by_hand(day: &Day) -> Outcome {
         .likely("a token sees 3 positions, itself included: 2 are kept for the next one")?;
     still_holds("what the cache holds afterwards", &*cache, 5, &rows(&[&[4, 5]]))?;
     let evicted =
-        [CacheKind::Dynamic, CacheKind::Static(9)].map(|kind| (day.new)(kind, 1).num_evicted());
+        [CacheConfig::Dynamic, CacheConfig::Static(9)].map(|kind| (day.new)(kind, 1).num_evicted());
     equal("num_evicted() of a dynamic and of a static cache", Ok(evicted), &[None, None])
 }
 
 fn a_sliding_cache_cannot_be_shortened_after_it_evicts(day: &Day) -> Outcome {
-    let mut cache = (day.new)(CacheKind::Sliding(4), LAYERS);
+    let mut cache = (day.new)(CacheConfig::Sliding(4), LAYERS);
     feed(&mut *cache, &rows(&[&[1, 2, 3]]))?;
     cache.truncate(2)?;
     holds(
@@ -1154,9 +1154,9 @@ fn a_sliding_cache_cannot_be_shortened_after_it_evicts(day: &Day) -> Outcome {
         return ensure(input, false, &format!("got    the error: {error}\n{want}"));
     }
     still_holds(input, &*cache, 4, &rows(&[&[2, 5, 6]]))?;
-    let got = feed(&mut *(day.new)(CacheKind::Sliding(4), LAYERS), &rows(&[&[1, 2, 3, 4, 5]]));
+    let got = feed(&mut *(day.new)(CacheConfig::Sliding(4), LAYERS), &rows(&[&[1, 2, 3, 4, 5]]));
     refused("Sliding(4), 5 positions at once", got.map(|_| ()), &[])?;
-    let four = feed(&mut *(day.new)(CacheKind::Sliding(4), LAYERS), &rows(&[&[1, 2, 3, 4]]));
+    let four = feed(&mut *(day.new)(CacheConfig::Sliding(4), LAYERS), &rows(&[&[1, 2, 3, 4]]));
     equal(
         "Sliding(4), 4 positions at once: positions returned",
         four.and_then(|all| all.k.dim(2)),
@@ -1169,7 +1169,7 @@ fn a_sliding_sequence_sees_only_its_last_tokens(day: &Day) -> Outcome {
     for (window, len) in [(6, 3), (6, 6), (2, 1), (9, 8)] {
         let model = Witness::mixing(40, window, 20);
         let prompt: Vec<u32> = (1..=len).collect();
-        let cache = (day.new)(CacheKind::Sliding(window), model.layers());
+        let cache = (day.new)(CacheConfig::Sliding(window), model.layers());
         let new = ids((day.generate)(&model, &tokenizer, request(&model, &prompt, 20), cache))?;
         let text = [prompt, new].concat();
         for (pass, end) in model.passes.borrow().iter().zip(len as usize..) {
@@ -1189,7 +1189,7 @@ fn a_sliding_sequence_sees_only_its_last_tokens(day: &Day) -> Outcome {
 fn a_cache_that_has_evicted_can_only_be_extended(day: &Day) -> Outcome {
     let run = |then: &[u32], n: usize| -> Result<Vec<(u32, u32)>> {
         let model = Witness::mixing(40, 4, 9);
-        let cache = (day.new)(CacheKind::Sliding(4), model.layers());
+        let cache = (day.new)(CacheConfig::Sliding(4), model.layers());
         let first = vec![11, 12, 13, 14];
         let list = [(first[..3].to_vec(), 1), (first, 1), (then.to_vec(), n)];
         let mut answers = (day.logits)(&model, cache, &list);
@@ -1220,7 +1220,7 @@ fn sliding_golden() -> Result<Golden> {
 /// Feeds the golden sliding text token by token through a sliding cache of 64. Returns the logits
 /// of every position, starting at the end of the prompt.
 fn slid(day: &Day, model: &dyn Model, golden: &Golden) -> Result<Vec<Vec<f32>>> {
-    let mut cache = (day.new)(CacheKind::Sliding(64), model.config().num_hidden_layers);
+    let mut cache = (day.new)(CacheConfig::Sliding(64), model.config().num_hidden_layers);
     let text = [golden.prompt.clone(), golden.new_ids.clone()].concat();
     let (mut held, mut all) = (0, Vec::new());
     for end in golden.prompt.len()..text.len() {
@@ -1249,7 +1249,7 @@ fn sliding_equals_a_banded_mask(day: &Day) -> Outcome {
 fn sliding_tokens_equal_transformers(day: &Day) -> Outcome {
     let (case, tokenizer) = (sliding_golden()?, tokenizer()?);
     let model = load(&case.model, DType::F32)?;
-    let cache = (day.new)(CacheKind::Sliding(64), model.config().num_hidden_layers);
+    let cache = (day.new)(CacheConfig::Sliding(64), model.config().num_hidden_layers);
     let most = case.new_ids.len();
     let got = (day.generate)(&*model, &tokenizer, request(&*model, &case.prompt, most), cache);
     let input = format!(
@@ -1284,12 +1284,12 @@ fn a_sliding_cache_differs_from_a_recomputed_window(day: &Day) -> Outcome {
 
 fn gpt2_does_not_slide(day: &Day) -> Outcome {
     let (model, tokenizer) = (load("story-gpt2-1m", DType::F32)?, tokenizer()?);
-    let cache = (day.new)(CacheKind::Sliding(256), model.config().num_hidden_layers);
+    let cache = (day.new)(CacheConfig::Sliding(256), model.config().num_hidden_layers);
     let got = (day.generate)(&*model, &tokenizer, request(&*model, &[5, 6], 3), cache);
     refused("story-gpt2-1m with a sliding cache", ids(got), &["RoPE"])?;
     // A RoPE model can use a sliding cache.
     let model = load("story-230k", DType::F32)?;
-    let cache = (day.new)(CacheKind::Sliding(8), model.config().num_hidden_layers);
+    let cache = (day.new)(CacheConfig::Sliding(8), model.config().num_hidden_layers);
     let got = (day.generate)(&*model, &tokenizer, request(&*model, &[5, 6, 7], 12), cache);
     equal(
         "story-230k, Sliding(8), 12 new tokens: number of new tokens",

@@ -3,12 +3,12 @@
 use super::frame::{tokenizer, Keep};
 use super::{forced, goldens, load, request, Day, Golden, Narrow};
 use candecode::kit::Model;
-use candecode_engine::CacheKind;
+use candecode_engine::CacheConfig;
 use candle_core::{DType, Result};
 
 /// Generates `len` tokens greedily, continuing past the end of each story.
 fn text(day: &Day, model: &dyn Model, prompt: &[u32], len: usize) -> Result<Vec<u32>> {
-    let cache = (day.new)(CacheKind::Dynamic, model.config().num_hidden_layers);
+    let cache = (day.new)(CacheConfig::Dynamic, model.config().num_hidden_layers);
     let most = len - prompt.len();
     let tokens = (day.generate)(model, &tokenizer()?, request(model, prompt, most), cache)?;
     Ok(prompt.iter().copied().chain(tokens.iter().map(|token| token.id)).collect())
@@ -23,7 +23,7 @@ pub fn halves(day: &Day) -> Result<()> {
         let case = Golden { new_ids: ids[case.prompt.len()..].to_vec(), ..case };
         let want = forced(&*plain, &case, &mut Keep::default())?;
         for dtype in [DType::BF16, DType::F16] {
-            let kind = CacheKind::Dynamic;
+            let kind = CacheConfig::Dynamic;
             let cached = forced(&*plain, &case, &mut Narrow((day.new)(kind, layers), dtype))?;
             let weights = load(&case.model, dtype)?;
             let weights = forced(&*weights, &case, &mut *(day.new)(kind, layers))?;

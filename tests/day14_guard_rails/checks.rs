@@ -35,7 +35,7 @@ const EOS: u32 = 0;
 
 /// A rule in any implementation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Rule {
+pub enum AnyRule {
     MustMatch,
     BlockSubstring,
     BlockWord,
@@ -49,21 +49,21 @@ pub type Rails = Vec<Rc<dyn LogitsProcessor>>;
 #[derive(Clone, Copy)]
 pub struct Day {
     pub choose: fn(&[String], &[u8], &[u8]) -> bool,
-    pub read: fn(&str, Rule, &[&[u8]]) -> Result<usize>,
-    pub violates: fn(&str, Rule, &[u8]) -> Result<bool>,
-    pub may_end: fn(&str, Rule, &[u8]) -> Result<bool>,
-    pub walk: fn(&str, Rule, &[u8], &[u8]) -> Result<Option<usize>>,
+    pub read: fn(&str, AnyRule, &[&[u8]]) -> Result<usize>,
+    pub violates: fn(&str, AnyRule, &[u8]) -> Result<bool>,
+    pub may_end: fn(&str, AnyRule, &[u8]) -> Result<bool>,
+    pub walk: fn(&str, AnyRule, &[u8], &[u8]) -> Result<Option<usize>>,
     /// For each text, whether a block list of these words finds one of them: words, `whole`, texts.
     pub finds: fn(&[String], bool, &[&str]) -> Result<Vec<bool>>,
-    pub state: fn(&str, Rule, &Tokenizer, &ProcessorInput) -> Result<usize>,
+    pub state: fn(&str, AnyRule, &Tokenizer, &ProcessorInput) -> Result<usize>,
     /// The legal next tokens after each text. The flag says whether the text is the whole prompt.
-    pub legal: fn(&str, Rule, &Tokenizer, &[(&[u8], bool)]) -> Result<Vec<Vec<bool>>>,
+    pub legal: fn(&str, AnyRule, &Tokenizer, &[(&[u8], bool)]) -> Result<Vec<Vec<bool>>>,
     /// For each text, whether a repeated question returns the stored answer: asked again
     /// immediately, and after all the other texts.
-    pub kept: fn(&str, Rule, &Tokenizer, &[&[u8]]) -> Result<(Vec<bool>, Vec<bool>)>,
+    pub kept: fn(&str, AnyRule, &Tokenizer, &[&[u8]]) -> Result<(Vec<bool>, Vec<bool>)>,
     /// The number of mask bytes that a rail of `1 << 20` tokens keeps after questions about all
     /// these texts.
-    pub kept_bytes: fn(&str, Rule, &Tokenizer, &[&[u8]]) -> Result<usize>,
+    pub kept_bytes: fn(&str, AnyRule, &Tokenizer, &[&[u8]]) -> Result<usize>,
     pub block: fn(&[String], bool, &[String], &Tokenizer) -> Result<Rails>,
     pub sequences: fn(&mut [f32], &[u32], &[Vec<u32>], &[u32]),
     /// For each text, whether the state it leads to is live.
@@ -78,11 +78,11 @@ macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;
         use candecode::kit::LogitsProcessor;
-        fn automaton(pattern: &str, rule: crate::Rule) -> candle_core::Result<code::Automaton> {
+        fn automaton(pattern: &str, rule: crate::AnyRule) -> candle_core::Result<code::Automaton> {
             let rule = match rule {
-                crate::Rule::BlockSubstring => code::Rule::BlockSubstring,
-                crate::Rule::BlockWord => code::Rule::BlockWord,
-                crate::Rule::MustMatch => code::Rule::MustMatch,
+                crate::AnyRule::BlockSubstring => code::Rule::BlockSubstring,
+                crate::AnyRule::BlockWord => code::Rule::BlockWord,
+                crate::AnyRule::MustMatch => code::Rule::MustMatch,
             };
             code::Automaton::new(pattern, rule)
         }
@@ -107,7 +107,7 @@ macro_rules! implementation {
                 Ok(automaton.walk(state, piece).map(|state| state.as_usize()))
             },
             finds: |words, whole, texts| {
-                let rule = if whole { crate::Rule::BlockWord } else { crate::Rule::BlockSubstring };
+                let rule = if whole { crate::AnyRule::BlockWord } else { crate::AnyRule::BlockSubstring };
                 let automaton = automaton(&code::block_pattern(words, whole)?, rule)?;
                 let finds = |text: &&str| {
                     let mut state = automaton.start();
@@ -166,7 +166,7 @@ macro_rules! implementation {
             },
             allow: |regex, tokenizer| Ok(vec![std::rc::Rc::new(code::allow_rail(regex, tokenizer, 2048)?)]),
             forced: |pattern, texts| {
-                let automaton = automaton(pattern, crate::Rule::MustMatch)?;
+                let automaton = automaton(pattern, crate::AnyRule::MustMatch)?;
                 let after = |text: &&[u8]| automaton.read(automaton.start(), text);
                 Ok(texts.iter().map(|text| automaton.forced(after(text))).collect())
             },
@@ -394,7 +394,7 @@ fn a_loop_that_never_matches_is_not_live(day: &Day) -> Outcome {
 }
 
 fn a_format_is_broken_when_nothing_can_match(day: &Day) -> Outcome {
-    let violates = |text: &[u8]| (day.violates)("yes|yet|no+", Rule::MustMatch, text);
+    let violates = |text: &[u8]| (day.violates)("yes|yet|no+", AnyRule::MustMatch, text);
     let cases = [("", false), ("ye", false), ("yes", false), ("x", true), ("yel", true)];
     says("yes|yet|no+ must match; does the text break the rule", violates, &cases)?;
     let cases =
@@ -403,15 +403,15 @@ fn a_format_is_broken_when_nothing_can_match(day: &Day) -> Outcome {
 }
 
 fn letter_case_counts_in_a_format(day: &Day) -> Outcome {
-    let read = |text: &[u8]| (day.read)("[a-z]*", Rule::MustMatch, &[text]);
+    let read = |text: &[u8]| (day.read)("[a-z]*", AnyRule::MustMatch, &[text]);
     let differ = read(b"AB")? != read(b"ab")?;
     ensure("[a-z]* must match; the state after \"AB\"", differ, "it is the state after \"ab\"")
 }
 
 fn text_may_end_only_where_the_format_matches(day: &Day) -> Outcome {
-    let end = |text: &[u8]| (day.may_end)("a", Rule::MustMatch, text);
+    let end = |text: &[u8]| (day.may_end)("a", AnyRule::MustMatch, text);
     says("a must match; may the text end", end, &[("", false), ("a", true)])?;
-    let end = |text: &[u8]| (day.may_end)("yes|yet|no+", Rule::MustMatch, text);
+    let end = |text: &[u8]| (day.may_end)("yes|yet|no+", AnyRule::MustMatch, text);
     let cases =
         [("", false), ("ye", false), ("yes", true), ("noo", true), ("x", false), ("yess", false)];
     says("yes|yet|no+ must match; may the text end", end, &cases)
@@ -438,10 +438,10 @@ fn a_block_list_reads_the_prompt(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let state = |tokens: &[u32], prompt_len| {
         let input = input_for(tokens, prompt_len, &[EOS]);
-        (day.state)("playground", Rule::BlockSubstring, &tokenizer, &input)
+        (day.state)("playground", AnyRule::BlockSubstring, &tokenizer, &input)
     };
     let tokens = ids(&tokenizer, &["The", " play", "g", "r"])?;
-    let want = (day.read)("playground", Rule::BlockSubstring, &[b"playgr"])?;
+    let want = (day.read)("playground", AnyRule::BlockSubstring, &[b"playgr"])?;
     for prompt_len in 1..=4 {
         let what = format!(
             "playground blocked; tokens \"The\" \" play\" \"g\" \"r\", the first {prompt_len} from \
@@ -459,14 +459,14 @@ fn a_block_list_reads_the_prompt(day: &Day) -> Outcome {
 fn every_token_is_read(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let state = |pattern: &str, tokens: &[u32], eos: &[u32]| {
-        (day.state)(pattern, Rule::BlockSubstring, &tokenizer, &input_for(tokens, 1, eos))
+        (day.state)(pattern, AnyRule::BlockSubstring, &tokenizer, &input_for(tokens, 1, eos))
     };
     let long = vec![id(&tokenizer, "a")?; 80];
-    let want = (day.read)("a{100}", Rule::BlockSubstring, &[&[b'a'; 80]])?;
+    let want = (day.read)("a{100}", AnyRule::BlockSubstring, &[&[b'a'; 80]])?;
     equal("a{100} blocked; 80 tokens \"a\": the state", state("a{100}", &long, &[EOS]), &want)
         .likely("read the whole text: a word may have as many tokens as bytes")?;
     let dog = ids(&tokenizer, &["The", " do", "g"])?;
-    let want = (day.read)("dog|ogre", Rule::BlockSubstring, &[b"The dog"])?;
+    let want = (day.read)("dog|ogre", AnyRule::BlockSubstring, &[b"The dog"])?;
     equal(
         "dog|ogre blocked; tokens \"The\" \" do\" \"g\": the state",
         state("dog|ogre", &dog, &[EOS]),
@@ -484,9 +484,9 @@ fn a_format_starts_after_the_prompt(day: &Day) -> Outcome {
     let tokens = ids(&tokenizer, &["The", " play", "g", "r"])?;
     for prompt_len in [2, 3, 4] {
         let input = input_for(&tokens, prompt_len, &[EOS]);
-        let got = (day.state)("[a-z]+", Rule::MustMatch, &tokenizer, &input);
+        let got = (day.state)("[a-z]+", AnyRule::MustMatch, &tokenizer, &input);
         let text: &[u8] = [&b"gr"[..], b"r", b""][prompt_len - 2];
-        let want = (day.read)("[a-z]+", Rule::MustMatch, &[text])?;
+        let want = (day.read)("[a-z]+", AnyRule::MustMatch, &[text])?;
         let what = format!(
             "[a-z]+ must match; tokens \"The\" \" play\" \"g\" \"r\", the first {prompt_len} from \
                 the prompt: the state"
@@ -529,7 +529,7 @@ fn every_token_is_judged(day: &Day) -> Outcome {
     };
     let texts = ["", "y", "n", "ye", "no", "noo", "yes", "yet"];
     let asked: Vec<(&[u8], bool)> = texts.iter().map(|text| (text.as_bytes(), false)).collect();
-    let got = (day.legal)("yes|yet|no+", Rule::MustMatch, &tokenizer, &asked)?;
+    let got = (day.legal)("yes|yet|no+", AnyRule::MustMatch, &tokenizer, &asked)?;
     for (text, legal) in texts.iter().zip(&got) {
         let may = |piece: &Vec<u8>| !piece.is_empty() && begins(&[text.as_bytes(), piece].concat());
         let want: Vec<bool> = pieces.iter().map(may).collect();
@@ -541,14 +541,14 @@ fn every_token_is_judged(day: &Day) -> Outcome {
 
 fn special_tokens_are_not_text(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
-    let any = (day.legal)("(?s:.*)", Rule::MustMatch, &tokenizer, &[(b"", false)])?;
+    let any = (day.legal)("(?s:.*)", AnyRule::MustMatch, &tokenizer, &[(b"", false)])?;
     ensure("(?s:.*) must match: is <|endoftext|> legal", !any[0][0], "it is, but it has no bytes")
         .likely("a token without bytes isn't text; whether EOS is legal is decided separately")
 }
 
 fn a_mask_is_computed_once(day: &Day) -> Outcome {
     let texts: [&[u8]; 4] = [b"", b"p", b"play", b"playgr"];
-    let got = (day.kept)("playground", Rule::MustMatch, &tokenizer()?, &texts);
+    let got = (day.kept)("playground", AnyRule::MustMatch, &tokenizer()?, &texts);
     let input =
         "playground must match, after \"\", p, play, playgr: is the second answer the stored \
         one, at once, and after all the others";
@@ -559,7 +559,7 @@ fn stored_masks_are_bounded(day: &Day) -> Outcome {
     let word = b"abcdefghijklmnopqrstuvwxyz";
     let texts: Vec<&[u8]> = (0..25).map(|n| &word[..n]).collect();
     let bytes =
-        (day.kept_bytes)("abcdefghijklmnopqrstuvwxyz", Rule::MustMatch, &tokenizer()?, &texts)?;
+        (day.kept_bytes)("abcdefghijklmnopqrstuvwxyz", AnyRule::MustMatch, &tokenizer()?, &texts)?;
     ensure(
         "a vocabulary of 1,048,576 and 25 states",
         bytes <= 16 << 20,
@@ -741,7 +741,7 @@ fn ids_without_a_piece_are_illegal(day: &Day) -> Outcome {
 // 14.6
 
 fn a_substring_is_blocked_at_its_last_byte(day: &Day) -> Outcome {
-    let violates = |text: &[u8]| (day.violates)("dog|dig|!", Rule::BlockSubstring, text);
+    let violates = |text: &[u8]| (day.violates)("dog|dig|!", AnyRule::BlockSubstring, text);
     let cases = [("", false), ("do", false), ("dog", true), ("a dig", true), ("!", true)];
     says("dog|dig|! blocked; does the text break the rule", violates, &cases).likely(
         "is_match_state reports a match one byte late: ask if the text ends in a match now",
@@ -757,7 +757,7 @@ fn a_substring_is_blocked_at_its_last_byte(day: &Day) -> Outcome {
 const ALONE: &str = r"(?-u:\b{start-half})dog(?-u:\b{end-half})";
 
 fn a_whole_word_is_blocked_once_it_stands_alone(day: &Day) -> Outcome {
-    let violates = |text: &[u8]| (day.violates)(ALONE, Rule::BlockWord, text);
+    let violates = |text: &[u8]| (day.violates)(ALONE, AnyRule::BlockWord, text);
     let cases =
         [("dog", false), ("dogs", false), ("dog ", true), ("a dog.", true), ("hotdog.", false)];
     says("dog blocked as a whole word; does the text break the rule", violates, &cases)
@@ -767,10 +767,10 @@ fn a_whole_word_is_blocked_once_it_stands_alone(day: &Day) -> Outcome {
 fn a_text_may_not_end_in_a_blocked_word(day: &Day) -> Outcome {
     equal(
         "dog blocked, after \"dog\"",
-        (day.violates)("dog", Rule::BlockSubstring, b"dog"),
+        (day.violates)("dog", AnyRule::BlockSubstring, b"dog"),
         &true,
     )?;
-    let end = |text: &[u8]| (day.may_end)(ALONE, Rule::BlockWord, text);
+    let end = |text: &[u8]| (day.may_end)(ALONE, AnyRule::BlockWord, text);
     let cases = [
         ("", true),
         ("dog", false),
@@ -780,7 +780,7 @@ fn a_text_may_not_end_in_a_blocked_word(day: &Day) -> Outcome {
         ("The dog.", true), // the prompt contains the word, but only the end of the text counts
     ];
     says("dog blocked as a whole word; may the text end", end, &cases)?;
-    let end = |text: &[u8]| (day.may_end)("dog", Rule::BlockSubstring, text);
+    let end = |text: &[u8]| (day.may_end)("dog", AnyRule::BlockSubstring, text);
     let cases = [("", true), ("do", true), ("dog", false), ("dogs", true)];
     says("dog blocked; may the text end", end, &cases)
 }
@@ -866,7 +866,7 @@ fn whole_words_stand_alone(day: &Day) -> Outcome {
 fn pass<'a>(
     day: &'a Day,
     pattern: &'static str,
-    rule: Rule,
+    rule: AnyRule,
     text: &'static [u8],
 ) -> impl Fn(&[u8]) -> Result<bool> + 'a {
     move |piece| Ok((day.walk)(pattern, rule, text, piece)?.is_some())
@@ -876,7 +876,7 @@ fn a_word_can_end_inside_a_token(day: &Day) -> Outcome {
     let cases = [("g", false), ("gs and cats", false), ("wn", true), ("t the dog barks", false)];
     says(
         "dog blocked, after \"the do\"; may the piece follow",
-        pass(day, "dog", Rule::BlockSubstring, b"the do"),
+        pass(day, "dog", AnyRule::BlockSubstring, b"the do"),
         &cases,
     )
     .likely(
@@ -885,11 +885,11 @@ fn a_word_can_end_inside_a_token(day: &Day) -> Outcome {
     let cases = [("g", true), ("g.", false), ("g, a", false), ("gs.", true)];
     says(
         "dog blocked as a whole word, after \"the do\"; may the piece follow",
-        pass(day, ALONE, Rule::BlockWord, b"the do"),
+        pass(day, ALONE, AnyRule::BlockWord, b"the do"),
         &cases,
     )?;
-    let got = (day.walk)("dog", Rule::BlockSubstring, b"the d", b"oor, do");
-    let want = Some((day.read)("dog", Rule::BlockSubstring, &[b"the door, do"])?);
+    let got = (day.walk)("dog", AnyRule::BlockSubstring, b"the d", b"oor, do");
+    let want = Some((day.read)("dog", AnyRule::BlockSubstring, &[b"the door, do"])?);
     equal("dog blocked: the state after \"the d\" and \"oor, do\"", got, &want)
 }
 
@@ -897,19 +897,20 @@ fn the_text_may_continue_after_a_blocked_word(day: &Day) -> Outcome {
     let cases = [("", true), ("s", true), (" and", true), (" and a dog", false)];
     says(
         "dog blocked, after \"the dog\"; may the piece follow",
-        pass(day, "dog", Rule::BlockSubstring, b"the dog"),
+        pass(day, "dog", AnyRule::BlockSubstring, b"the dog"),
         &cases,
     )
     .likely("judge the states that the piece leads to, not the one it starts from")?;
     says(
         "dog blocked as a whole word, after \"the dog.\"; may the piece follow",
-        pass(day, ALONE, Rule::BlockWord, b"the dog."),
+        pass(day, ALONE, AnyRule::BlockWord, b"the dog."),
         &[("", true), (" And", true), (" A dog.", false)],
     )
 }
 
 fn walking_a_text_in_two_parts_reaches_the_same_state(day: &Day) -> Outcome {
-    let patterns = [("playground", Rule::BlockSubstring), ("\\xc3\\xa9 plays", Rule::BlockWord)];
+    let patterns =
+        [("playground", AnyRule::BlockSubstring), ("\\xc3\\xa9 plays", AnyRule::BlockWord)];
     for (pattern, rule) in patterns {
         for text in [&b"the playgroun"[..], b"a play", b"\xc3\xa9 play"] {
             let whole = (day.read)(pattern, rule, &[text])?;
@@ -933,7 +934,7 @@ fn every_state_has_its_own_mask(day: &Day) -> Outcome {
     let mut texts: Vec<Vec<u8>> = lengths.iter().map(|n| word[..*n].to_vec()).collect();
     texts.push(b"my playgr".to_vec());
     let asked: Vec<(&[u8], bool)> = texts.iter().map(|text| (text.as_slice(), false)).collect();
-    let got = (day.legal)("(?i:playground)", Rule::BlockSubstring, &tokenizer, &asked)?;
+    let got = (day.legal)("(?i:playground)", AnyRule::BlockSubstring, &tokenizer, &asked)?;
     let (mut wrong, mut first) = (Vec::new(), Ok(()));
     for (text, legal) in texts.iter().zip(&got) {
         let may =
@@ -965,7 +966,7 @@ fn the_first_token_is_not_blamed_for_the_prompt(day: &Day) -> Outcome {
         (b"a do", true),
         (b"a dog.", true),
     ];
-    let got = (day.legal)(pattern, Rule::BlockWord, &tokenizer, &texts)?;
+    let got = (day.legal)(pattern, AnyRule::BlockWord, &tokenizer, &texts)?;
     let asked = ["s", ".", " and", "g"];
     for ((text, first), legal) in texts.iter().zip(&got) {
         let want: &[&str] = if *first { &asked } else { &["s", "g"] };
@@ -980,12 +981,12 @@ fn the_first_token_is_not_blamed_for_the_prompt(day: &Day) -> Outcome {
 fn the_first_token_can_complete_a_word(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let stop = r"(?-u:\b{start-half})\.(?-u:\b{end-half})";
-    let cases: [(&str, Rule, &str, bool, &[&str], &[&str]); 5] = [
-        ("dog", Rule::BlockSubstring, "a d", false, &["o", "og", "a"], &["o", "a"]),
-        (stop, Rule::BlockWord, "a dog ", false, &[".", ".\"", "!\""], &[".", "!\""]),
-        ("dog", Rule::BlockSubstring, "a d", true, &["o", "og", "a"], &["o", "a"]),
-        ("dog", Rule::BlockSubstring, "a do", true, &["g", "ge", "n"], &["n"]),
-        (stop, Rule::BlockWord, "a dog ", true, &[".", ".\"", "!\""], &[".", "!\""]),
+    let cases: [(&str, AnyRule, &str, bool, &[&str], &[&str]); 5] = [
+        ("dog", AnyRule::BlockSubstring, "a d", false, &["o", "og", "a"], &["o", "a"]),
+        (stop, AnyRule::BlockWord, "a dog ", false, &[".", ".\"", "!\""], &[".", "!\""]),
+        ("dog", AnyRule::BlockSubstring, "a d", true, &["o", "og", "a"], &["o", "a"]),
+        ("dog", AnyRule::BlockSubstring, "a do", true, &["g", "ge", "n"], &["n"]),
+        (stop, AnyRule::BlockWord, "a dog ", true, &[".", ".\"", "!\""], &[".", "!\""]),
     ];
     for (pattern, rule, text, first, asked, want) in cases {
         let legal = (day.legal)(pattern, rule, &tokenizer, &[(text.as_bytes(), first)])?.concat();

@@ -99,7 +99,7 @@ pub enum Do {
     Prefill(Ask),
     PrefillAndJoin(Ask),
     Admit,
-    Turn,
+    Iteration,
 }
 
 /// The scheduler's state after an operation.
@@ -127,7 +127,7 @@ pub struct Day {
     pub backfill: fn(&[Text], &[Text], usize) -> Option<usize>,
 }
 
-/// A text for `backfill`: the length it may grow to, and the turns it stays in the batch.
+/// A text for `backfill`: the length it may grow to, and the iterations it stays in the batch.
 pub type Text = (usize, usize);
 
 /// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
@@ -161,7 +161,7 @@ macro_rules! implementation {
                             scheduler.join(row, cache)?;
                         }
                         crate::Do::Admit => tokens = scheduler.admit()?,
-                        crate::Do::Turn => tokens = scheduler.turn()?,
+                        crate::Do::Iteration => tokens = scheduler.run_iteration()?,
                     }
                     let row = |row: &candecode::day12_batching::Row| {
                         (row.sequence.request.id, row.padding, row.sequence.tokens.clone())
@@ -175,8 +175,8 @@ macro_rules! implementation {
             },
             backfill: |running, waiting, bound| {
                 let stays = |texts: &[crate::Text]| -> Vec<code::Stay> {
-                    let stay = |(max_len, turns): &crate::Text| {
-                        code::Stay { max_len: *max_len, turns: *turns }
+                    let stay = |(max_len, iterations): &crate::Text| {
+                        code::Stay { max_len: *max_len, iterations: *iterations }
                     };
                     texts.iter().map(stay).collect()
                 };
@@ -308,7 +308,7 @@ impl<'a> Case<'a> {
         for step in 0..=last + steps {
             let now = arrivals.iter().filter(|(at, _)| *at == step);
             script.extend(now.map(|(_, ask)| Do::Submit(ask.clone())));
-            script.push(Do::Turn);
+            script.push(Do::Iteration);
         }
         let context = self.model.config().max_position_embeddings;
         let seen = self.run(day, script)?;
@@ -545,8 +545,12 @@ fn an_empty_batch_is_replaced(day: &Day) -> Outcome {
     // The first request ends with its second token. No row is running then, but the cache still has
     // its columns.
     let ends = Ask { most: 2, ..group.ask(3) };
-    let tasks =
-        vec![Do::PrefillAndJoin(ends), Do::Turn, Do::PrefillAndJoin(group.ask(0)), Do::Turn];
+    let tasks = vec![
+        Do::PrefillAndJoin(ends),
+        Do::Iteration,
+        Do::PrefillAndJoin(group.ask(0)),
+        Do::Iteration,
+    ];
     let seen = case.run(day, tasks)?;
     let rows: Vec<_> = seen.iter().map(|seen| seen.running.len()).collect();
     equal(
@@ -614,7 +618,7 @@ fn the_cache_stays_within_the_bound(day: &Day) -> Outcome {
     let lens = [60, 2, 2, 2, 2, 2, 2, 2];
     let asks = lens.iter().enumerate().map(|(id, len)| Ask::new(id, &vec![5; *len], 3, &[]));
     let mut script: Vec<Do> = asks.map(Do::Submit).collect();
-    script.extend((0..12).map(|_| Do::Turn));
+    script.extend((0..12).map(|_| Do::Iteration));
     let seen = case.run(day, script)?;
     let input = "a prompt of 60 tokens and seven of 2, 3 new each, at most 100";
     let held = model.held.take().into_iter().max();
@@ -632,8 +636,13 @@ fn no_token_is_lost(day: &Day) -> Outcome {
     let group = group("stories")?;
     let model = model(&group.model)?;
     let case = Case::new(&*model);
-    let script =
-        vec![Do::Submit(group.ask(0)), Do::Turn, Do::Submit(group.ask(4)), Do::Turn, Do::Turn];
+    let script = vec![
+        Do::Submit(group.ask(0)),
+        Do::Iteration,
+        Do::Submit(group.ask(4)),
+        Do::Iteration,
+        Do::Iteration,
+    ];
     let seen = case.run(day, script)?;
     let mut got: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for token in seen.iter().flat_map(|seen| &seen.tokens) {
@@ -647,7 +656,7 @@ fn no_token_is_lost(day: &Day) -> Outcome {
         Ok([0, 4].map(|i| got.get(&i).and_then(|ids| ids.first()).copied())),
         &[0, 4].map(|i| Some(group.texts[i].new_ids[0])),
     )
-    .likely("the turn that admits a request also returns its first token")?;
+    .likely("the iteration that admits a request also returns its first token")?;
     for (id, row) in
         seen.last().into_iter().flat_map(|seen| &seen.running).map(|(id, _, row)| (*id, row))
     {
@@ -669,7 +678,7 @@ fn a_failed_row_leaves_the_other_rows_running(day: &Day) -> Outcome {
     let ask = |id, prompt: &[u32], without| Ask { without, ..Ask::new(id, prompt, 9, &[]) };
     let run = |asks: Vec<Ask>| -> Result<(BTreeMap<usize, Vec<Token>>, bool)> {
         let mut script: Vec<Do> = asks.into_iter().map(Do::Submit).collect();
-        script.extend((0..9).map(|_| Do::Turn));
+        script.extend((0..9).map(|_| Do::Iteration));
         let seen = case.run(day, script)?;
         let idle = seen.last().is_some_and(|seen| seen.idle);
         let mut tokens: BTreeMap<usize, Vec<Token>> = BTreeMap::new();
@@ -712,7 +721,7 @@ fn impossible_requests_are_refused(day: &Day) -> Outcome {
     let run = |most: usize, bound: usize, caches: Caches, prompt: usize, step: bool| {
         let setup = Setup { model: &model, tokenizer: &tokenizer, caches, bound };
         let mut script = vec![Do::Submit(Ask::new(0, &vec![5; prompt], most, &[0]))];
-        script.extend(step.then_some(Do::Turn));
+        script.extend(step.then_some(Do::Iteration));
         let seen = (day.run)(&setup, script)?;
         Ok(seen.iter().map(|seen| seen.tokens.len()).sum::<usize>())
     };
@@ -885,10 +894,10 @@ fn overtaking_by_hand(day: &Day) -> Outcome {
             &[(24, 9), (10, 3), (20, 1), (12, 2)],
             48,
             Some(3),
-            "the first has room in 2 turns; 1 is still there then, 2 has no room now, and 3 has \
+            "the first has room in 2 iterations; 1 is still there then, 2 has no room now, and 3 has \
                 left in time",
         ),
-        (&[(16, 2), (16, 6)], &[(24, 9), (12, 3)], 48, None, "3 rows × 24 = 72 in 2 turns"),
+        (&[(16, 2), (16, 6)], &[(24, 9), (12, 3)], 48, None, "3 rows × 24 = 72 in 2 iterations"),
         (&[(16, 2), (16, 6)], &[(24, 9), (8, 4)], 48, None, "3 rows × 24 = 72, not 16 + 8 + 24"),
         (
             &[(10, 1), (10, 1), (10, 9)],
@@ -902,16 +911,16 @@ fn overtaking_by_hand(day: &Day) -> Outcome {
             &[(25, 9), (10, 9)],
             74,
             None,
-            "3 rows × 25 = 75, and the first would have to wait for longer than a turn",
+            "3 rows × 25 = 75, and the first would have to wait for longer than an iteration",
         ),
-        (&[(9, 5)], &[(20, 9), (4, 5), (4, 1)], 20, Some(1), "5 turns from now both have left"),
+        (&[(9, 5)], &[(20, 9), (4, 5), (4, 1)], 20, Some(1), "5 iterations from now both have left"),
         (&[(9, 5)], &[(20, 9), (4, 6), (4, 1)], 20, Some(2), "only one of them has left in time"),
     ];
     let ask = |(running, waiting, bound, ..): &Question| (day.backfill)(running, waiting, *bound);
     let answers: Vec<Option<usize>> = cases.iter().map(ask).collect();
     for (got, (running, waiting, bound, want, why)) in answers.iter().zip(&cases) {
         let input = format!(
-            "running {running:?}, waiting {waiting:?} (length, turns), at most {bound} positions \
+            "running {running:?}, waiting {waiting:?} (length, iterations), at most {bound} positions \
                 (your code's answers to all {} questions: {answers:?})",
             cases.len()
         );
@@ -920,16 +929,16 @@ fn overtaking_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Plays turns until the first in the queue has room, and returns how many that takes.
+/// Plays iterations until the first in the queue has room, and returns how many that takes.
 fn turns_of_waiting(running: &[Text], first: Text, bound: usize) -> usize {
     let mut rows = running.to_vec();
-    let mut turns = 0;
+    let mut iterations = 0;
     while !have_room(&rows, first, bound) {
-        turns += 1;
+        iterations += 1;
         rows.iter_mut().for_each(|row| row.1 -= 1);
         rows.retain(|row| row.1 > 0);
     }
-    turns
+    iterations
 }
 
 fn have_room(rows: &[Text], new: Text, bound: usize) -> bool {
@@ -964,10 +973,10 @@ fn overtaking_never_delays_the_first_request(day: &Day) -> Outcome {
         };
         overtaken += usize::from(want.is_some());
         let input = format!(
-            "running {running:?}, waiting {waiting:?} (length, turns), at most {bound} positions"
+            "running {running:?}, waiting {waiting:?} (length, iterations), at most {bound} positions"
         );
         equal(&input, Ok((day.backfill)(&running, &waiting, bound)), &want)
-            .likely("on paper, play through the turns with each request and without it")?;
+            .likely("on paper, play through the iterations with each request and without it")?;
     }
     ensure("400 random queues", overtaken > 40, "in some of them, a request may overtake")
 }

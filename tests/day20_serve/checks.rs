@@ -148,7 +148,7 @@ pub enum Do {
     Deliver(Vec<Token>),
     /// Runs one step of the scheduler and delivers its tokens.
     Step,
-    Turn,
+    LoopStep,
 }
 
 /// The loop's state after an operation.
@@ -164,10 +164,10 @@ pub struct Seen {
 
 /// The times at which jobs reach `run` and the last sender is dropped.
 pub struct Visits {
-    /// Each job arrives after the turn with its number. With 0 it is there before `run` starts.
+    /// Each job arrives after the step with its number. With 0 it is there before `run` starts.
     pub jobs: Vec<(usize, Ask, Arc<Client>)>,
-    /// The last sender is dropped after this turn, or later once the queue is empty. With 0 it is
-    /// dropped before the first turn.
+    /// The last sender is dropped after this step, or later once the queue is empty. With 0 it is
+    /// dropped before the first step.
     pub close_after: usize,
     /// A job sent by a separate thread once every other client has received an end and the
     /// scheduler is empty (or a second has passed). The thread keeps the sender alive until then,
@@ -181,11 +181,11 @@ pub struct Day {
     pub finish_reason: fn(FinishReason) -> &'static str,
     pub drive: for<'a> fn(Setup<'a>, &[(Ask, Arc<Client>)], Vec<Do>) -> Result<Vec<Seen>>,
     pub run: for<'a> fn(Setup<'a>, Visits) -> Result<Vec<(usize, usize, usize)>>,
-    pub turns_until_place: fn(&[usize], &[usize], usize) -> usize,
+    pub steps_until_slot: fn(&[usize], &[usize], usize) -> usize,
 }
 
-/// The number of turns after which `run` counts as stuck.
-pub const MOST_TURNS: usize = 500;
+/// The number of steps after which `run` counts as stuck.
+pub const MOST_STEPS: usize = 500;
 
 /// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
 macro_rules! implementation {
@@ -196,7 +196,7 @@ macro_rules! implementation {
             fn send(&self, event: code::Event) {
                 use code::JobError;
                 let (fault, words) = match event {
-                    code::Event::Token(code::Piece { index, tokens, token }) => {
+                    code::Event::Token(code::ChoiceToken { index, tokens, token }) => {
                         let bit = crate::Bit { index, tokens, token };
                         return self.0.hear(crate::Heard::Token(bit));
                     }
@@ -261,7 +261,7 @@ macro_rules! implementation {
                             let tokens = serving.scheduler.step()?;
                             serving.deliver(tokens);
                         }
-                        crate::Do::Turn => serving.turn(),
+                        crate::Do::LoopStep => serving.step(),
                     }
                     all.push(crate::Seen {
                         load: load(&serving),
@@ -276,8 +276,8 @@ macro_rules! implementation {
                 let (sender, receiver) = std::sync::mpsc::channel::<code::Job>();
                 let sender = crate::Held::new(sender);
                 let crate::Visits { jobs, close_after, late } = visits;
-                let let_in = |turn: usize| {
-                    for (_, ask, client) in jobs.iter().filter(|(at, ..)| *at == turn) {
+                let let_in = |step: usize| {
+                    for (_, ask, client) in jobs.iter().filter(|(at, ..)| *at == step) {
                         sender.send(job(&(ask.clone(), client.clone())));
                     }
                 };
@@ -303,15 +303,15 @@ macro_rules! implementation {
                 if !is_late && close_after == 0 {
                     sender.let_go();
                 }
-                let (mut turns, mut loads) = (0, Vec::new());
+                let (mut steps, mut loads) = (0, Vec::new());
                 serving.run(&receiver, |serving| {
                     let load = load(serving);
-                    turns += 1;
-                    assert!(turns < crate::MOST_TURNS, "run made {turns} turns and hasn't ended");
+                    steps += 1;
+                    assert!(steps < crate::MOST_STEPS, "run made {steps} steps and hasn't ended");
                     loads.push(load);
                     empty.store(load == (0, 0, 0), std::sync::atomic::Ordering::SeqCst);
-                    let_in(turns);
-                    if !is_late && turns >= close_after && load.0 == 0 {
+                    let_in(steps);
+                    if !is_late && steps >= close_after && load.0 == 0 {
                         sender.let_go();
                     }
                     if load == (0, 0, 0) {
@@ -320,7 +320,7 @@ macro_rules! implementation {
                 });
                 Ok(loads)
             },
-            turns_until_place: code::turns_until_place,
+            steps_until_slot: code::steps_until_slot,
         }
     }};
 }
@@ -642,9 +642,9 @@ fn drive_until(
     Ok((seen, log))
 }
 
-/// Returns `n` turns.
-fn turns(n: usize) -> impl Iterator<Item = Do> {
-    (0..n).map(|_| Do::Turn)
+/// Returns `n` steps.
+fn steps(n: usize) -> impl Iterator<Item = Do> {
+    (0..n).map(|_| Do::LoopStep)
 }
 
 /// The choice that a client receives for the second text.
@@ -793,7 +793,7 @@ fn a_failed_row_fails_its_job(day: &Day) -> Outcome {
     let jobs = clients(&[Ask { n: 3, ..ask(FAILS, 20) }, ask(CAFE, 20), ask(CAT, 9)]);
     // The first two choices start among the rows of jobs 1 and 2. The third waits.
     let mut script = vec![Do::Start(1, 0), Do::Accept(0), Do::Feed, Do::Start(2, 0)];
-    script.extend(turns(20));
+    script.extend(steps(20));
     let (seen, log) = drive(day, (3, 8), &jobs, script)?;
     let input =
         "two of job 0's three choices run, but can't choose a fourth token; jobs 1 and 2 are fine";
@@ -849,9 +849,9 @@ fn waiting_jobs_take_turns(day: &Day) -> Outcome {
         Ask { prompts: vec![vec![CAT], vec![CAFE]], ..ask(CAT, 20) },
     ]);
     let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Accept(2), Do::Feed, Do::Feed];
-    script.extend(turns(28));
+    script.extend(steps(28));
     let (seen, _) = drive(day, (4, 8), &jobs, script)?;
-    let input = "jobs of 3, 1 and 2 choices, and four places";
+    let input = "jobs of 3, 1 and 2 choices, and four slots";
     let started: Vec<usize> = seen[3].rows.iter().map(|(_, index)| *index).collect();
     equal(&format!("{input}: the choices that start"), Ok(started), &vec![0, 0, 0, 1])
         .likely("once a job has started a choice, it goes to the end of the queue")?;
@@ -859,7 +859,7 @@ fn waiting_jobs_take_turns(day: &Day) -> Outcome {
     equal(&format!("{input}: (queued, waiting, running) after feed"), Ok(load), &(2, 4, 0))
         .likely("a job that has choices left stays in the queue")?;
     equal(&format!("{input}: after feed once more"), Ok(seen[4].load), &(2, 4, 0))
-        .likely("rows that are waiting for their prefill take a place, too")?;
+        .likely("rows that are waiting for their prefill take a slot, too")?;
     let most = seen.iter().map(|seen| seen.load.1 + seen.load.2).max().unwrap_or(0);
     equal(&format!("{input}: the largest number of rows"), Ok(most), &4)?;
     let want = vec![vec![cafe(0), cafe(1), cafe(2)], vec![cat(0)], vec![cat(0), cafe(1)]];
@@ -867,16 +867,16 @@ fn waiting_jobs_take_turns(day: &Day) -> Outcome {
 
     let jobs = clients(&[Ask { n: 9, ..ask(LONG, 5) }, ask(CAT, 9)]);
     let mut script = vec![Do::Accept(0), Do::Feed, Do::Accept(1), Do::Feed];
-    script.extend(turns(30));
+    script.extend(steps(30));
     let (seen, _) = drive(day, (8, 8), &jobs, script)?;
-    let input = "a job of 9 choices, then one of a single choice, and eight places";
+    let input = "a job of 9 choices, then one of a single choice, and eight slots";
     let loads: Vec<_> = [1, 3].iter().map(|i: &usize| seen[*i].load).collect();
     equal(
         &format!("{input}: (queued, waiting, running) after each feed"),
         Ok(loads),
         &vec![(1, 7, 0), (1, 8, 0)],
     )
-    .likely("`take_turn` picks the next job, and keeps a place free for other jobs")?;
+    .likely("`take_turn` picks the next job, and keeps a slot free for other jobs")?;
     let told: Vec<usize> = choices(&jobs).iter().map(Vec::len).collect();
     equal(&format!("{input}: choices that the clients receive"), Ok(told), &vec![9, 1])
 }
@@ -885,9 +885,9 @@ fn only_the_job_that_cannot_start_fails(day: &Day) -> Outcome {
     let prompts = vec![vec![CAT], vec![5; 65], vec![CAFE]];
     let jobs = clients(&[Ask { prompts, ..ask(CAT, 9) }]);
     let mut script = vec![Do::Accept(0), Do::Feed];
-    script.extend(turns(6));
+    script.extend(steps(6));
     let (seen, _) = drive(day, (8, 8), &jobs, script)?;
-    let input = "a job of three prompts, the second of which is too long, and eight places";
+    let input = "a job of three prompts, the second of which is too long, and eight slots";
     equal(
         &format!("{input}: (load after feed, rows, failures sent)"),
         Ok((seen[1].load, seen[1].rows.clone(), faults(&jobs))),
@@ -902,11 +902,11 @@ fn only_the_job_that_cannot_start_fails(day: &Day) -> Outcome {
         ask(CAT, 9),
     ]);
     let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Accept(2), Do::Feed];
-    script.extend(turns(6));
+    script.extend(steps(6));
     let (seen, _) = drive(day, (1, 8), &jobs, script)?;
-    let input = "the first job can't be built, the second is too long, and there is one place";
+    let input = "the first job can't be built, the second is too long, and there is one slot";
     equal(&format!("{input}: load after feed"), Ok(seen[3].load), &(0, 1, 0))
-        .likely("a choice that fails takes no place, so continue with the next job")?;
+        .likely("a choice that fails takes no slot, so continue with the next job")?;
     let want = vec![vec![Fault::Invalid], vec![Fault::Invalid], vec![]];
     equal(&format!("{input}: the failures sent"), Ok(faults(&jobs)), &want)
         .likely("a job fails once, with all its choices")?;
@@ -952,9 +952,9 @@ fn canceling_a_job_cancels_queued_and_running_rows(day: &Day) -> Outcome {
     let jobs = clients(&[Ask { n: 4, ..ask(LONG, 30) }, ask(CAFE, 20)]);
     let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Feed];
     script.extend([Do::Step, Do::Step, Do::Step, Do::CancelJob(0)]);
-    script.extend(turns(12));
+    script.extend(steps(12));
     let (seen, log) = drive(day, (3, 8), &jobs, script)?;
-    let input = "three places: two choices of job 0 run, two wait in the queue, and it is canceled";
+    let input = "three slots: two choices of job 0 run, two wait in the queue, and it is canceled";
     let seen = &seen[6];
     equal(
         &format!("{input}: (in the queue, rows)"),
@@ -978,12 +978,12 @@ fn jobs_without_a_client_are_dropped(day: &Day) -> Outcome {
         ask(CAT, 9),
         ask(LONG, 30),
     ]);
-    // Three places: jobs 0 and 1 and one choice of job 2. Its other choice and jobs 3 and 4 wait.
+    // Three slots: jobs 0 and 1 and one choice of job 2. Its other choice and jobs 3 and 4 wait.
     let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Accept(2), Do::Feed];
     script.extend([Do::Accept(3), Do::Accept(4), Do::Step, Do::Step, Do::Step]);
     script.extend([Do::Leave(1), Do::Leave(2), Do::Leave(4), Do::DropClosed]);
     let dropped = script.len() - 1;
-    script.extend(turns(16));
+    script.extend(steps(16));
     let (seen, log) = drive(day, (3, 8), &jobs, script)?;
     let input =
         "jobs 0 and 1 run, job 2 runs in part, jobs 3 and 4 wait; then clients 1, 2 and 4 leave";
@@ -1004,9 +1004,9 @@ fn jobs_without_a_client_are_dropped(day: &Day) -> Outcome {
 fn a_turn_is_one_step(day: &Day) -> Outcome {
     let jobs = clients(&[ask(CAFE, 20), ask(CAT, 1), ask(LONG, 12)]);
     let mut script: Vec<Do> = (0..3).map(Do::Accept).collect();
-    script.extend(turns(4));
+    script.extend(steps(4));
     let (_, log) = drive(day, (8, 8), &jobs, script)?;
-    let input = "three jobs arrive, the second requests a single token, and there are four turns";
+    let input = "three jobs arrive, the second requests a single token, and there are four steps";
     let want = vec![vec![0, 0, 0], vec![1, 0, 0], vec![1, 1, 0], vec![1, 1, 1]];
     equal(&format!("{input}: events received before each"), Ok(log.heard), &want)
         .likely("deliver a step's tokens before the next step")?;
@@ -1016,30 +1016,30 @@ fn a_turn_is_one_step(day: &Day) -> Outcome {
 
 fn a_turn_notices_closed_connections(day: &Day) -> Outcome {
     let jobs = clients(&[Ask { n: 2, ..ask(LONG, 30) }, ask(CAFE, 20)]);
-    let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Turn, Do::Turn, Do::Leave(0)];
-    script.extend(turns(12));
+    let mut script = vec![Do::Accept(0), Do::Accept(1), Do::LoopStep, Do::LoopStep, Do::Leave(0)];
+    script.extend(steps(12));
     let (seen, log) = drive(day, (1, 8), &jobs, script)?;
     let of_it = log.steps.iter().filter(|rows| rows.contains(&0)).count();
     // A prefill, a step, and the step at which it retires.
     let input =
-        "one place: a choice of job 0 runs, another waits, and its client leaves after two turns";
+        "one slot: a choice of job 0 runs, another waits, and its client leaves after two steps";
     let sent = jobs[0].1.all().len();
     equal(
         &format!("{input}: (at most three steps for it, out of the queue, events it receives)"),
         Ok((of_it <= 3, seen[5].load.0 <= 1, sent)),
         &(true, true, 2),
     )
-    .likely("every turn starts with drop_closed (20.8), before it computes anything")?;
+    .likely("every step starts with drop_closed (20.8), before it computes anything")?;
     equal(&format!("{input}: what client 1 receives"), Ok(jobs[1].1.choices()), &vec![cafe(0)])
 }
 
 fn a_failed_step_fails_every_row(day: &Day) -> Outcome {
     let jobs = clients(&[ask(CAFE, 20), ask(LONG, 20), ask(CAT, 20)]);
     let mut script: Vec<Do> = (0..3).map(Do::Accept).collect();
-    script.extend(turns(10));
+    script.extend(steps(10));
     // Two prefills and a step of both. The fourth step fails.
     let (seen, _) = drive_until(day, (2, 8), &jobs, script, Some(4))?;
-    let input = "jobs 0 and 1 run, job 2 waits in the queue, and the fourth turn's step fails";
+    let input = "jobs 0 and 1 run, job 2 waits in the queue, and the scheduler's fourth step fails";
     equal(
         &format!("{input}: the failures sent"),
         Ok(faults(&jobs)),
@@ -1056,7 +1056,7 @@ fn a_failed_step_fails_every_row(day: &Day) -> Outcome {
     equal(&format!("{input}: load and rows in the end"), Ok(left), &Some(((0, 0, 0), 0)))
 }
 
-/// Runs a loop on a scripted scheduler with these visits. Returns the load after each turn.
+/// Runs a loop on a scripted scheduler with these visits. Returns the load after each step.
 fn run(
     day: &Day,
     (max_batch, max_queue): (usize, usize),
@@ -1067,7 +1067,7 @@ fn run(
     (day.run)(Setup { scheduler, config: model.config(), max_batch, max_queue }, visits)
 }
 
-/// Sends all jobs before the first turn. The last sender is dropped after turn `close_after`.
+/// Sends all jobs before the first step. The last sender is dropped after step `close_after`.
 fn at_once(jobs: &[(Ask, Arc<Client>)], close_after: usize) -> Visits {
     let jobs = jobs.iter().map(|(ask, client)| (0, ask.clone(), Arc::clone(client))).collect();
     Visits { jobs, close_after, late: None }
@@ -1079,7 +1079,7 @@ fn started_jobs_are_finished(day: &Day) -> Outcome {
     let input =
         "four jobs, two places, and no sender is left: job 1 has started one of its two choices";
     let rows = loads.first().map_or(0, |load| load.1 + load.2);
-    equal(&format!("{input}: rows after the first turn"), Ok(rows), &2)?;
+    equal(&format!("{input}: rows after the first step"), Ok(rows), &2)?;
     let faults_wanted = vec![vec![], vec![], vec![Fault::Closing], vec![Fault::Closing]];
     let want = vec![vec![cafe(0)], vec![cat(0), cat(1)], vec![], vec![]];
     equal(
@@ -1093,10 +1093,10 @@ fn started_jobs_are_finished(day: &Day) -> Outcome {
 fn jobs_take_free_places_before_they_queue(day: &Day) -> Outcome {
     let jobs = clients(&vec![ask(CAT, 9); 6]);
     run(day, (4, 1), at_once(&jobs, 5))?;
-    let input = "six jobs at once, four places, a queue of one";
+    let input = "six jobs at once, four slots, a queue of one";
     let want = vec![vec![], vec![], vec![], vec![], vec![], vec![Fault::Busy]];
     equal(&format!("{input}: the failures sent"), Ok(faults(&jobs)), &want)
-        .likely("feed after each job that arrives, so that it waits only if no place is free")?;
+        .likely("feed after each job that arrives, so that it waits only if no slot is free")?;
     let told: Vec<Told> = choices(&jobs).concat();
     equal(&format!("{input}: what the clients receive"), Ok(told), &vec![cat(0); 5])
 }
@@ -1107,10 +1107,10 @@ fn later_jobs_join_the_batch(day: &Day) -> Outcome {
     visits.jobs[1].0 = 2;
     visits.jobs[2].0 = 3;
     let loads = run(day, (8, 8), visits)?;
-    let input = "job 0 runs, jobs 1 and 2 arrive after the second and the third turn";
+    let input = "job 0 runs, jobs 1 and 2 arrive after the second and the third step";
     let running: Vec<usize> = loads.iter().take(5).map(|load| load.2).collect();
-    equal(&format!("{input}: rows that run after each turn"), Ok(running), &vec![1, 1, 2, 3, 3])
-        .likely("accept the jobs that have arrived, between any two turns")?;
+    equal(&format!("{input}: rows that run after each step"), Ok(running), &vec![1, 1, 2, 3, 3])
+        .likely("accept the jobs that have arrived, between any two steps")?;
     let long = (0, "a".repeat(12), 12, vec![FinishReason::Length]);
     let want = vec![vec![long], vec![cafe(0)], vec![cat(0)]];
     equal(&format!("{input}: what the clients receive"), Ok(choices(&jobs)), &want)
@@ -1129,9 +1129,9 @@ fn an_idle_loop_waits(day: &Day) -> Outcome {
         Ok(told),
         &vec![vec![cat(0)], vec![cafe(0)]],
     )?;
-    // Five turns and eight, one for each token.
-    equal(&format!("{input}: turns made"), Ok(loads.len() <= 14), &true)
-        .likely("with nothing to do, wait in recv and make no turns")
+    // Five steps and eight, one for each token.
+    equal(&format!("{input}: steps made"), Ok(loads.len() <= 14), &true)
+        .likely("with nothing to do, wait in recv and make no steps")
 }
 
 fn canceled_rows_retire_before_the_loop_waits(day: &Day) -> Outcome {
@@ -1144,7 +1144,7 @@ fn canceled_rows_retire_before_the_loop_waits(day: &Day) -> Outcome {
         "one of a job's two choices fails, the other is canceled, and another job arrives later";
     // Two prefills, three steps of both rows, and one in which the canceled row retires.
     let rows: Vec<usize> = loads.iter().take(6).map(|load| load.1 + load.2).collect();
-    equal(&format!("{input}: rows after each of six turns"), Ok(rows), &vec![2, 2, 2, 2, 1, 0])
+    equal(&format!("{input}: rows after each of six steps"), Ok(rows), &vec![2, 2, 2, 2, 1, 0])
         .likely(
             "a canceled row has left `rows`, but the scheduler keeps it and its cache until its \
                 next step: ask `is_idle`",
@@ -1155,7 +1155,7 @@ fn canceled_rows_retire_before_the_loop_waits(day: &Day) -> Outcome {
 fn each_request_gets_the_same_text_at_any_load(day: &Day) -> Outcome {
     let mut random = Random::new(20);
     let tokenizer = tokenizer()?;
-    for (places, queue) in [(3, 20), (32, 20)] {
+    for (slots, queue) in [(3, 20), (32, 20)] {
         let mut jobs = Vec::new();
         for i in 0..12 {
             let prompt = |random: &mut Random| -> Vec<u32> {
@@ -1183,13 +1183,13 @@ fn each_request_gets_the_same_text_at_any_load(day: &Day) -> Outcome {
         let setup = Setup {
             scheduler: real(&model, &tokenizer, 5000),
             config: model.config(),
-            max_batch: places,
+            max_batch: slots,
             max_queue: queue,
         };
         (day.run)(setup, visits)?;
         for (i, (at, ask, client)) in jobs.iter().enumerate() {
             let input =
-                format!("twelve jobs on {places} places: job {i}, which arrives after turn {at}");
+                format!("twelve jobs on {slots} slots: job {i}, which arrives after step {at}");
             let mut want: Vec<Told> = Vec::new();
             for index in 0..ask.prompts.len() * ask.n {
                 let tokens = alone(&model, &ask.params, &ask.prompts[index / ask.n], index)?;
@@ -1212,47 +1212,47 @@ fn turns_until_a_place_is_free_by_hand(day: &Day) -> Outcome {
     let cases: [Question; 8] = [
         (&[5], &[], 2, 0, "one of two places is free"),
         (&[], &[], 1, 0, "nothing runs"),
-        (&[10, 20, 30, 40], &[], 4, 10, "the first row to end frees its place"),
+        (&[10, 20, 30, 40], &[], 4, 10, "the first row to end frees its slot"),
         (&[10, 20, 30, 40], &[25, 5], 4, 25, "25 starts at 10, 5 starts at 20 and ends at 25"),
         (&[3, 3], &[4], 2, 3, "two places become free at once, and one choice is waiting"),
         (&[], &[7, 2, 4], 2, 6, "7 and 2 start at once, and 4 starts at 2"),
         (&[2, 9], &[50, 1], 2, 10, "50 starts at 2, 1 starts at 9"),
-        (&[8], &[1, 1, 1], 1, 11, "one place: one after the other"),
+        (&[8], &[1, 1, 1], 1, 11, "one slot: one after the other"),
     ];
-    for (running, queued, places, want, why) in cases {
-        let input = format!("running {running:?}, queued {queued:?}, {places} places: turns");
-        equal(&input, Ok((day.turns_until_place)(running, queued, places)), &want).likely(why)?;
+    for (running, queued, slots, want, why) in cases {
+        let input = format!("running {running:?}, queued {queued:?}, {slots} slots: steps");
+        equal(&input, Ok((day.steps_until_slot)(running, queued, slots)), &want).likely(why)?;
     }
     Ok(())
 }
 
-/// Plays the turns one by one.
-fn turn_by_turn(running: &[usize], queued: &[usize], places: usize) -> usize {
+/// Plays the steps one by one.
+fn step_by_step(running: &[usize], queued: &[usize], slots: usize) -> usize {
     let (mut rows, mut queue) = (running.to_vec(), queued.to_vec());
-    for turn in 0.. {
-        while rows.len() < places && !queue.is_empty() {
+    for step in 0.. {
+        while rows.len() < slots && !queue.is_empty() {
             rows.push(queue.remove(0));
         }
-        if rows.len() < places {
-            return turn;
+        if rows.len() < slots {
+            return step;
         }
         rows.iter_mut().for_each(|left| *left -= 1);
         rows.retain(|left| *left > 0);
     }
-    unreachable!("a row ends in every turn or gets shorter")
+    unreachable!("a row ends in every step or gets shorter")
 }
 
 fn turns_until_place_equals_a_turn_by_turn_simulation(day: &Day) -> Outcome {
     let mut random = Random::new(2011);
     for _ in 0..200 {
-        let places = 1 + random.below(5);
+        let slots = 1 + random.below(5);
         let running: Vec<usize> =
-            (0..random.below(places + 1)).map(|_| 1 + random.below(12)).collect();
+            (0..random.below(slots + 1)).map(|_| 1 + random.below(12)).collect();
         let queued: Vec<usize> = (0..random.below(9)).map(|_| 1 + random.below(12)).collect();
-        let want = turn_by_turn(&running, &queued, places);
-        let input = format!("running {running:?}, queued {queued:?}, {places} places: turns");
-        equal(&input, Ok((day.turns_until_place)(&running, &queued, places)), &want)
-            .likely("play it turn by turn with pencil and paper")?;
+        let want = step_by_step(&running, &queued, slots);
+        let input = format!("running {running:?}, queued {queued:?}, {slots} slots: steps");
+        equal(&input, Ok((day.steps_until_slot)(&running, &queued, slots)), &want)
+            .likely("play it step by step with pencil and paper")?;
     }
     Ok(())
 }
@@ -1260,13 +1260,13 @@ fn turns_until_place_equals_a_turn_by_turn_simulation(day: &Day) -> Outcome {
 fn millions_of_tokens(day: &Day) -> Outcome {
     let running: Vec<usize> = (1..=32).map(|i| i << 40).collect();
     let queued = vec![1 << 40; 64];
-    // After r times 2^40 turns r places become free: one row's, and those of the choices that have
-    // started one round earlier. 1 + 2 + … + 10 = 55 choices start that way, and when 11 places
+    // After r times 2^40 steps r slots become free: one row's, and those of the choices that have
+    // started one round earlier. 1 + 2 + … + 10 = 55 choices start that way, and when 11 slots
     // become free, only 9 choices are left.
     equal(
-        "32 rows with 1, 2, … 32 times 2^40 tokens left, 64 choices of 2^40, 32 places: turns",
-        Ok((day.turns_until_place)(&running, &queued, 32)),
+        "32 rows with 1, 2, … 32 times 2^40 tokens left, 64 choices of 2^40, 32 slots: steps",
+        Ok((day.steps_until_slot)(&running, &queued, 32)),
         &(11 << 40),
     )
-    .likely("don't play the turns one by one")
+    .likely("don't play the steps one by one")
 }

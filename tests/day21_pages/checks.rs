@@ -52,7 +52,7 @@ pub struct PoolSeen {
 pub enum Do {
     /// Reserves room for this many more positions of a sequence: (sequence, positions).
     Reserve(usize, usize),
-    /// One flat step: for each sequence, the marks of its new tokens.
+    /// One varlen batch: for each sequence, the marks of its new tokens.
     Feed(Vec<(usize, Vec<f32>)>),
     Fork(usize, usize),
     Truncate(usize, usize),
@@ -108,7 +108,7 @@ pub struct Day {
     pub pool: fn(usize, &[PoolDo]) -> Result<PoolSeen>,
     pub slot: fn(&[u32], usize, usize) -> u32,
     pub run: fn(Setup, &[Do]) -> Result<Vec<Seen>>,
-    pub flat_step: fn(&dyn Model, &[Part]) -> Result<Step>,
+    pub varlen_step: fn(&dyn Model, &[Part]) -> Result<Step>,
     /// Returns the final attention of each query.
     pub attend_blocks: fn(&Asked) -> Vec<Vec<f32>>,
     pub attend_pages: fn(&Tensor, &View, &Pages) -> Result<Tensor>,
@@ -180,7 +180,7 @@ macro_rules! implementation {
                 }
                 Ok(all)
             },
-            flat_step: |model, parts| {
+            varlen_step: |model, parts| {
                 let line: Vec<code::NewTokens> = parts
                     .iter()
                     .map(|(sequence, start, ids)| code::NewTokens {
@@ -189,7 +189,7 @@ macro_rules! implementation {
                         ids,
                     })
                     .collect();
-                code::flat_step(model, &line)
+                code::varlen_step(model, &line)
             },
             attend_blocks: |asked| {
                 use candecode::day18_flash_attention::Query;
@@ -249,8 +249,8 @@ frame::checks! {
     21.10: reserved_and_used;
 }
 
-/// Returns a flat step of these marks, with its keys and values, `(1, 1, N, 1)`. `held` returns the
-/// number of positions that a sequence holds.
+/// Returns a varlen batch of these marks, with its keys and values, `(1, 1, N, 1)`. `held` returns
+/// the number of positions that a sequence holds.
 fn fed(
     parts: &[(usize, Vec<f32>)],
     held: impl Fn(usize) -> usize,
@@ -502,23 +502,23 @@ fn a_line_by_hand(day: &Day) -> Outcome {
     let input = "sequence 3: 5 6 7 from position 0; 0: 8 at 9; 7: 1 2 from 2";
     equal(
         &format!("{input}: ids, positions, (sequence, start, new), logits"),
-        line((day.flat_step)(&small_model(), &parts)),
+        line((day.varlen_step)(&small_model(), &parts)),
         &want,
     )?;
     let one = [(4, 6, vec![9])];
     let want = (vec![9], vec![6], vec![(4, 6, 1)], "Columns([0])".to_string());
-    equal("sequence 4: 9 at 6", line((day.flat_step)(&small_model(), &one)), &want)
+    equal("sequence 4: 9 at 6", line((day.varlen_step)(&small_model(), &one)), &want)
 }
 
 fn lines_that_are_none(day: &Day) -> Outcome {
     let model = small_model();
-    refused("no sequences", line((day.flat_step)(&model, &[])), &["empty"])?;
+    refused("no sequences", line((day.varlen_step)(&model, &[])), &["empty"])?;
     let twice = [(1, 0, vec![5]), (1, 1, vec![6])];
-    refused("a sequence twice", line((day.flat_step)(&model, &twice)), &["twice"])?;
+    refused("a sequence twice", line((day.varlen_step)(&model, &twice)), &["twice"])?;
     let past = [(1, 0, vec![5]), (2, 19, vec![6, 7])];
-    refused("positions past the context", line((day.flat_step)(&model, &past)), &["context"])?;
+    refused("positions past the context", line((day.varlen_step)(&model, &past)), &["context"])?;
     let none = [(1, 0, vec![5]), (2, 3, vec![])];
-    refused("a sequence without new tokens", line((day.flat_step)(&model, &none)), &["fill"])
+    refused("a sequence without new tokens", line((day.varlen_step)(&model, &none)), &["fill"])
 }
 
 // 21.6
@@ -709,7 +709,7 @@ fn every_sequence_equals_transformers(day: &Day) -> Outcome {
         let want: BTreeMap<usize, Vec<u32>> =
             group.texts.iter().map(|text| text.new_ids.clone()).enumerate().collect();
         let input = format!(
-            "{}, {} prompts in one flat step, blocks of {block_size}: tokens by row",
+            "{}, {} prompts in one varlen batch, blocks of {block_size}: tokens by row",
             group.model,
             group.texts.len()
         );

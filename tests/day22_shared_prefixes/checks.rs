@@ -18,23 +18,24 @@ use candle_core::{DType, Error, Result};
 use frame::{device, ensure, equal, models_dir, ops, tokenizer, Likely, Outcome, Random};
 use std::collections::BTreeMap;
 
-/// One operation on a cache and its index of known blocks. A text is a list of tokens and a salt.
+/// One operation on a cache and its index of cached blocks. A sequence is a list of tokens and a
+/// salt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Do {
-    /// Sequence `.0` runs with this text: it starts with the known blocks, takes its other blocks
-    /// (evicting their contents), and then remembers all its full blocks.
+    /// Sequence `.0` runs with this text: it starts with the cached blocks, takes its other blocks
+    /// (evicting their contents), and then caches all its full blocks.
     Run(usize, Vec<u32>, &'static str),
-    /// Like `Run`, but nothing is evicted or remembered. A sequence that already holds positions
+    /// Like `Run`, but nothing is evicted or cached. A sequence that already holds positions
     /// only grows.
     Hold(usize, Vec<u32>, &'static str),
     /// Records that blocks 0, 1, 2, … hold the full blocks of a text.
     Know(Vec<u32>, &'static str),
-    /// Removes a block from the known ones.
+    /// Removes a block from the cached ones.
     Forget(u32),
     /// Sequence `.0` starts with these blocks.
-    Adopt(usize, Vec<u32>),
+    Attach(usize, Vec<u32>),
     /// Remembers sequence `.0`, which has this text.
-    Remember(usize, Vec<u32>, &'static str),
+    CacheFullBlocks(usize, Vec<u32>, &'static str),
     Release(usize),
     Evict(usize),
     /// Looks a text up.
@@ -54,8 +55,8 @@ pub struct Seen {
     pub tables: Vec<(usize, Vec<u32>, usize)>,
     pub counts: Vec<u32>,
     pub free: Vec<u32>,
-    /// The known blocks, in order of number, each with its tokens.
-    pub known: Vec<(u32, Vec<u32>)>,
+    /// The cached blocks, in order of number, each with its tokens.
+    pub cached: Vec<(u32, Vec<u32>)>,
 }
 
 /// A prompt, the most new tokens, and a salt.
@@ -71,7 +72,7 @@ pub struct Served<'a> {
     pub block_size: usize,
 }
 
-/// Every token, the number of positions computed, the number of blocks known at the end, and the
+/// Every token, the number of positions computed, the number of blocks cached at the end, and the
 /// prompt tokens looked up and found.
 pub type Texts = (Vec<Token>, usize, usize, (usize, usize));
 
@@ -82,7 +83,7 @@ pub struct Day {
     /// Runs a script on a cache with this many blocks of this many positions.
     pub run: fn(usize, usize, &[Do]) -> Result<Vec<Seen>>,
     pub serve: fn(&Served) -> Result<Texts>,
-    /// The order of the waiting texts, after the texts in the first list have run.
+    /// The order of the waiting sequences, after the texts in the first list have run.
     pub order: fn(&[Vec<u32>], &[(Vec<u32>, &'static str)], usize) -> Result<Vec<usize>>,
 }
 
@@ -102,16 +103,16 @@ macro_rules! implementation {
                     match what {
                         crate::Do::Run(id, tokens, salt) => {
                             found = prefixes.lookup(tokens, block_size, salt);
-                            code::adopt(&mut cache, *id, found.clone());
+                            code::attach_prefix(&mut cache, *id, found.clone());
                             let new = tokens.len() - cache.len_of(*id);
                             prefixes.evict(&cache.pool, cache.blocks_needed(*id, new));
                             cache.reserve(*id, new)?;
-                            prefixes.remember(&cache, *id, tokens, salt);
+                            prefixes.cache_full_blocks(&cache, *id, tokens, salt);
                         }
                         crate::Do::Hold(id, tokens, salt) => {
                             if cache.len_of(*id) == 0 {
                                 found = prefixes.lookup(tokens, block_size, salt);
-                                code::adopt(&mut cache, *id, found.clone());
+                                code::attach_prefix(&mut cache, *id, found.clone());
                             }
                             cache.reserve(*id, tokens.len() - cache.len_of(*id))?;
                         }
@@ -121,20 +122,20 @@ macro_rules! implementation {
                             let mut parent = None;
                             for ((hash, tokens), block) in hashes.into_iter().zip(chunks).zip(0..) {
                                 let (tokens, salt) = (tokens.to_vec(), salt.to_string());
-                                let known = code::KnownBlock { block, tokens, parent, salt };
-                                prefixes.known.insert(hash, known);
+                                let cached = code::CachedBlock { block, tokens, parent, salt };
+                                prefixes.cached.insert(hash, cached);
                                 prefixes.hash_of.insert(block, hash);
                                 parent = Some(hash);
                             }
                         }
                         crate::Do::Forget(block) => {
                             if let Some(hash) = prefixes.hash_of.remove(block) {
-                                prefixes.known.remove(&hash);
+                                prefixes.cached.remove(&hash);
                             }
                         }
-                        crate::Do::Adopt(id, blocks) => code::adopt(&mut cache, *id, blocks.clone()),
-                        crate::Do::Remember(id, tokens, salt) => {
-                            prefixes.remember(&cache, *id, tokens, salt);
+                        crate::Do::Attach(id, blocks) => code::attach_prefix(&mut cache, *id, blocks.clone()),
+                        crate::Do::CacheFullBlocks(id, tokens, salt) => {
+                            prefixes.cache_full_blocks(&cache, *id, tokens, salt);
                         }
                         crate::Do::Release(id) => cache.release(*id),
                         crate::Do::Evict(n) => prefixes.evict(&cache.pool, *n),
@@ -142,31 +143,31 @@ macro_rules! implementation {
                             found = prefixes.lookup(tokens, block_size, salt);
                         }
                         crate::Do::ForgeSalt(block, salt) => {
-                            for known in prefixes.known.values_mut() {
-                                if known.block == *block {
-                                    known.salt = salt.to_string();
+                            for cached in prefixes.cached.values_mut() {
+                                if cached.block == *block {
+                                    cached.salt = salt.to_string();
                                 }
                             }
                         }
                         crate::Do::Forge(block, tokens) => {
-                            for known in prefixes.known.values_mut() {
-                                if known.block == *block {
-                                    known.tokens = tokens.clone();
+                            for cached in prefixes.cached.values_mut() {
+                                if cached.block == *block {
+                                    cached.tokens = tokens.clone();
                                 }
                             }
                         }
                     }
                     let tables = cache.tables.iter();
                     let tables = tables.map(|(id, table)| (*id, table.blocks.clone(), table.len));
-                    let mut known: Vec<_> =
-                        prefixes.known.values().map(|k| (k.block, k.tokens.clone())).collect();
-                    known.sort();
+                    let mut cached: Vec<_> =
+                        prefixes.cached.values().map(|k| (k.block, k.tokens.clone())).collect();
+                    cached.sort();
                     all.push(crate::Seen {
                         found,
                         tables: tables.collect(),
                         counts: cache.pool.ref_counts.clone(),
                         free: cache.pool.free.iter().copied().collect(),
-                        known,
+                        cached,
                     });
                 }
                 Ok(all)
@@ -193,15 +194,15 @@ macro_rules! implementation {
                         tokens.extend(batch.step()?);
                     }
                 }
-                let code::PrefixCache { known, queries, hits, .. } = batch.prefixes;
-                Ok((tokens, batch.computed, known.len(), (queries, hits)))
+                let code::PrefixCache { cached, queries, hits, .. } = batch.prefixes;
+                Ok((tokens, batch.computed, cached.len(), (queries, hits)))
             },
             order: |texts, waiting, block_size| {
                 let mut cache = PagedCache::new(1, 100, block_size)?;
                 let mut prefixes = code::PrefixCache::new();
                 for (id, tokens) in texts.iter().enumerate() {
                     cache.reserve(id, tokens.len())?;
-                    prefixes.remember(&cache, id, tokens, "");
+                    prefixes.cache_full_blocks(&cache, id, tokens, "");
                 }
                 let waiting: Vec<(&[u32], &str)> =
                     waiting.iter().map(|(tokens, salt)| (&tokens[..], *salt)).collect();
@@ -293,9 +294,10 @@ fn the_longest_prefix_by_hand(day: &Day) -> Outcome {
         (vec![], vec![]),
     ] {
         let script = [Do::Know(text(1, 14), ""), Do::Lookup(tokens.clone(), "")];
-        let input = format!("blocks of 4; 1 to 14 is known in blocks 0 to 2; lookup of {tokens:?}");
+        let input =
+            format!("blocks of 4; 1 to 14 is cached in blocks 0 to 2; lookup of {tokens:?}");
         equal(&input, last(day, 8, &script).map(|seen| seen.found), &want)
-            .likely("follow the chain of hashes from the start, as far as it is known")?;
+            .likely("follow the chain of hashes from the start, as far as it is cached")?;
     }
     Ok(())
 }
@@ -305,7 +307,8 @@ fn a_lookup_leaves_at_least_one_token_to_compute(day: &Day) -> Outcome {
         [(12, vec![0, 1]), (13, vec![0, 1, 2]), (8, vec![0]), (4, vec![]), (1, vec![])]
     {
         let script = [Do::Know(text(1, 13), ""), Do::Lookup(text(1, len), "")];
-        let input = format!("blocks of 4; 1 to 13 is known in blocks 0 to 2; lookup of 1 to {len}");
+        let input =
+            format!("blocks of 4; 1 to 13 is cached in blocks 0 to 2; lookup of 1 to {len}");
         equal(&input, last(day, 8, &script).map(|seen| seen.found), &want).likely(
             "if every token came from the cache, no logits would be computed for the next one",
         )?;
@@ -317,7 +320,7 @@ fn a_gap_ends_the_prefix(day: &Day) -> Outcome {
     for (gone, want) in [(0, vec![]), (1, vec![0]), (2, vec![0, 1])] {
         let script = [Do::Know(text(1, 13), ""), Do::Forget(gone), Do::Lookup(text(1, 13), "")];
         let input = format!(
-            "blocks of 4; 1 to 13 was known in blocks 0 to 2, and block {gone} no longer is: \
+            "blocks of 4; 1 to 13 was cached in blocks 0 to 2, and block {gone} no longer is: \
              lookup of 1 to 13"
         );
         equal(&input, last(day, 8, &script).map(|seen| seen.found), &want)
@@ -334,7 +337,7 @@ fn equal_hashes_prove_nothing(day: &Day) -> Outcome {
             Do::Lookup(text(1, 13), ""),
         ];
         let input = format!(
-            "blocks of 4; 1 to 13 is known in blocks 0 to 2, but the tokens recorded for block \
+            "blocks of 4; 1 to 13 is cached in blocks 0 to 2, but the tokens recorded for block \
              {block} are 200 201 202 203: lookup of 1 to 13"
         );
         equal(&input, last(day, 8, &script).map(|seen| seen.found), &want).likely(
@@ -347,7 +350,7 @@ fn equal_hashes_prove_nothing(day: &Day) -> Outcome {
 fn salts_keep_texts_apart(day: &Day) -> Outcome {
     let script = [Do::Know(text(1, 13), "anna"), Do::Lookup(text(1, 13), "ben")];
     let seen = last(day, 8, &script)?;
-    equal("1 to 13 is known with anna's salt; lookup with ben's", Ok(seen.found), &vec![])?;
+    equal("1 to 13 is cached with anna's salt; lookup with ben's", Ok(seen.found), &vec![])?;
     let script = [Do::Know(text(1, 13), "anna"), Do::Lookup(text(1, 13), "anna")];
     equal("… and with anna's", Ok(last(day, 8, &script)?.found), &vec![0, 1, 2])
 }
@@ -355,10 +358,10 @@ fn salts_keep_texts_apart(day: &Day) -> Outcome {
 // 22.3
 
 fn blocks_in_use_are_shared(day: &Day) -> Outcome {
-    let script = [Do::Hold(1, text(1, 9), ""), Do::Adopt(2, vec![0, 1])];
+    let script = [Do::Hold(1, text(1, 9), ""), Do::Attach(2, vec![0, 1])];
     let seen = last(day, 5, &script)?;
     let want = (vec![2, 2, 1, 0, 0], vec![3, 4], vec![(1, vec![0, 1, 2], 9), (2, vec![0, 1], 8)]);
-    let input = "5 blocks of 4; 1 holds 9 positions, 2 adopts blocks 0 and 1";
+    let input = "5 blocks of 4; 1 holds 9 positions, 2 attaches blocks 0 and 1";
     equal(
         &format!("{input}: holders, free, (sequence, blocks, positions)"),
         Ok((seen.counts, seen.free, seen.tables)),
@@ -372,21 +375,21 @@ fn adopted_blocks_leave_the_free_list(day: &Day) -> Outcome {
         Do::Hold(2, text(50, 4), ""),
         Do::Release(1),
         Do::Release(2),
-        Do::Adopt(3, vec![0, 1]),
+        Do::Attach(3, vec![0, 1]),
     ];
     let seen = last(day, 5, &script)?;
     let input =
-        "5 blocks of 4; 1 held blocks 0 and 1, 2 held block 2, both ended; 3 adopts 0 and 1";
+        "5 blocks of 4; 1 held blocks 0 and 1, 2 held block 2, both ended; 3 attaches 0 and 1";
     equal(
         &format!("{input}: holders, free"),
         Ok((seen.counts, seen.free)),
         &(vec![1, 1, 0, 0, 0], vec![3, 4, 2]),
     )
-    .likely("a free block that is adopted must not be handed out again")?;
-    let script = [&script[..], &[Do::Release(3), Do::Adopt(4, vec![])]].concat();
+    .likely("a free block that is attached must not be handed out again")?;
+    let script = [&script[..], &[Do::Release(3), Do::Attach(4, vec![])]].concat();
     let seen = last(day, 5, &script)?;
     equal(
-        &format!("{input}, and ends; 4 adopts nothing: free, sequences"),
+        &format!("{input}, and ends; 4 attaches nothing: free, sequences"),
         Ok((seen.free, seen.tables)),
         &(vec![3, 4, 2, 1, 0], vec![]),
     )
@@ -395,40 +398,39 @@ fn adopted_blocks_leave_the_free_list(day: &Day) -> Outcome {
 // 22.4
 
 fn full_blocks_become_known(day: &Day) -> Outcome {
-    let script = [Do::Hold(1, text(1, 10), ""), Do::Remember(1, text(1, 10), "")];
+    let script = [Do::Hold(1, text(1, 10), ""), Do::CacheFullBlocks(1, text(1, 10), "")];
     let want = vec![(0, text(1, 4)), (1, text(5, 4))];
-    let input = "blocks of 4; sequence 1 holds 1 to 10: known blocks and their tokens";
-    equal(input, last(day, 5, &script).map(|seen| seen.known), &want)
-        .likely("every full block becomes known, but not one that is still being filled")?;
+    let input = "blocks of 4; sequence 1 holds 1 to 10: cached blocks and their tokens";
+    equal(input, last(day, 5, &script).map(|seen| seen.cached), &want)
+        .likely("every full block becomes cached, but not one that is still being filled")?;
     // The text is longer than what the cache holds: its newest token has not been fed.
-    let script = [Do::Hold(1, text(1, 7), ""), Do::Remember(1, text(1, 8), "")];
-    let input = "blocks of 4; sequence 1 holds 7 positions of 1 to 8: known blocks";
-    equal(input, last(day, 5, &script).map(|seen| seen.known), &vec![(0, text(1, 4))])?;
+    let script = [Do::Hold(1, text(1, 7), ""), Do::CacheFullBlocks(1, text(1, 8), "")];
+    let input = "blocks of 4; sequence 1 holds 7 positions of 1 to 8: cached blocks";
+    equal(input, last(day, 5, &script).map(|seen| seen.cached), &vec![(0, text(1, 4))])?;
     let script = [
         Do::Hold(1, text(1, 5), ""),
-        Do::Remember(1, text(1, 5), ""),
+        Do::CacheFullBlocks(1, text(1, 5), ""),
         Do::Hold(1, text(1, 9), ""),
-        Do::Remember(1, text(1, 9), ""),
+        Do::CacheFullBlocks(1, text(1, 9), ""),
         Do::Lookup(text(1, 9), ""),
     ];
-    let input = "blocks of 4; sequence 1 is remembered with 1 to 5, and again with 1 to 9: its \
-                 known blocks";
+    let input = "blocks of 4; sequence 1 is cached with 1 to 5, and again with 1 to 9: its \
+                 cached blocks";
     equal(input, last(day, 9, &script).map(|seen| seen.found), &vec![0, 1])
-        .likely("a block that is known already is still the parent of the next one")
+        .likely("a block that is cached already is still the parent of the next one")
 }
 
-/// Two sequences that hold the same text in blocks of their own, both remembered.
+/// Two sequences that hold the same text in blocks of their own, both cached.
 fn the_same_text_twice() -> Vec<Do> {
     let hold = |id| Do::Hold(id, text(1, 5), "");
-    let remember = |id| Do::Remember(id, text(1, 5), "");
-    vec![hold(1), hold(2), remember(1), remember(2)]
+    let cache_full_blocks = |id| Do::CacheFullBlocks(id, text(1, 5), "");
+    vec![hold(1), hold(2), cache_full_blocks(1), cache_full_blocks(2)]
 }
 
 fn a_known_hash_keeps_its_block(day: &Day) -> Outcome {
-    let input =
-        "5 blocks of 4; 1 and 2 hold the same text in blocks of their own; both are remembered";
-    let known = last(day, 5, &the_same_text_twice()).map(|seen| seen.known);
-    equal(&format!("{input}: known blocks"), known, &vec![(0, text(1, 4))])
+    let input = "5 blocks of 4; 1 and 2 hold the same text in blocks of their own; both are cached";
+    let cached = last(day, 5, &the_same_text_twice()).map(|seen| seen.cached);
+    equal(&format!("{input}: cached blocks"), cached, &vec![(0, text(1, 4))])
         .likely("one block for each hash: the first one stays")
 }
 
@@ -439,14 +441,14 @@ fn blocks_after_a_hash_collision_are_not_remembered(day: &Day) -> Outcome {
         let salt = if forged { "" } else { "x" };
         let mut script = vec![Do::Know(text(1, 4), "")];
         script.push(if forged { Do::Forge(0, tokens) } else { Do::ForgeSalt(0, salt) });
-        script.extend([Do::Hold(1, text(1, 9), ""), Do::Remember(1, text(1, 9), "")]);
-        let known = last(day, 9, &script).map(|seen| seen.known.len());
+        script.extend([Do::Hold(1, text(1, 9), ""), Do::CacheFullBlocks(1, text(1, 9), "")]);
+        let cached = last(day, 9, &script).map(|seen| seen.cached.len());
         let what = if forged { "holds other tokens" } else { "belongs to another salt" };
         let input = format!(
-            "blocks of 4; the first block's hash is known, and its entry {what}; 1 to 9 is held \
-             and remembered: known blocks"
+            "blocks of 4; the first block's hash is cached, and its entry {what}; 1 to 9 is held \
+             and cached: cached blocks"
         );
-        equal(&input, known, &1).likely(
+        equal(&input, cached, &1).likely(
             "a text that begins like the other one would find what comes after this collision",
         )?;
     }
@@ -467,8 +469,8 @@ fn blocks_about_to_be_reused_are_forgotten(day: &Day) -> Outcome {
     let seen = last(day, 5, &script)?;
     let input =
         "5 blocks of 4; 1 held blocks 0 and 1, 2 held blocks 2 and 3, and ended first; two \
-                 blocks are evicted: known blocks";
-    equal(input, Ok(seen.known), &vec![(0, text(1, 4)), (1, text(5, 4)), (2, text(50, 4))])
+                 blocks are evicted: cached blocks";
+    equal(input, Ok(seen.cached), &vec![(0, text(1, 4)), (1, text(5, 4)), (2, text(50, 4))])
         .likely("the blocks at the front of the free list are the next to be handed out")
 }
 
@@ -477,10 +479,10 @@ fn evicting_a_copy_forgets_nothing(day: &Day) -> Outcome {
     for (n, want) in [(2, vec![(0, text(1, 4))]), (3, vec![])] {
         let script = [the_same_text_twice(), vec![Do::Release(1), Do::Evict(n)]].concat();
         let input = format!(
-            "5 blocks of 4; 1 and 2 hold the same text, which is known in block 0; 1 ends, and {n} \
-             blocks are evicted: known blocks"
+            "5 blocks of 4; 1 and 2 hold the same text, which is cached in block 0; 1 ends, and {n} \
+             blocks are evicted: cached blocks"
         );
-        equal(&input, last(day, 5, &script).map(|seen| seen.known), &want)?;
+        equal(&input, last(day, 5, &script).map(|seen| seen.cached), &want)?;
     }
     Ok(())
 }
@@ -555,19 +557,19 @@ fn alone(model: &dyn Model, tokenizer: &Tokenizer, ask: &Ask) -> Result<Vec<u32>
 }
 
 /// Serves the requests, checks that each text is the one generated alone, and returns the positions
-/// computed, the blocks known, and the tokens looked up and found.
+/// computed, the blocks cached, and the tokens looked up and found.
 fn as_alone(
     day: &Day,
     input: &str,
     served: &Served,
 ) -> std::result::Result<(usize, usize, (usize, usize)), frame::Failure> {
-    let (tokens, computed, known, found) = (day.serve)(served)?;
+    let (tokens, computed, cached, found) = (day.serve)(served)?;
     for (id, (_, ask)) in served.asks.iter().enumerate() {
         let got = tokens.iter().filter(|token| token.row == id).map(|token| token.id).collect();
         let want = alone(served.model, served.tokenizer, ask)?;
         equal(&format!("{input}: the tokens of request {id}"), Ok(got), &want)?;
     }
-    Ok((computed, known, found))
+    Ok((computed, cached, found))
 }
 
 fn a_shared_prompt_is_computed_once(day: &Day) -> Outcome {
@@ -587,12 +589,12 @@ fn a_shared_prompt_is_computed_once(day: &Day) -> Outcome {
         .map(|(_, ask)| alone(&model, &tokenizer, ask).map_or(0, |ids| ids.len() - 1))
         .sum();
     // Ten blocks of the system prompt for each salt, and what each text adds.
-    let known = got.1;
+    let cached = got.1;
     let input = format!(
-        "{input}: positions computed, blocks known at the end, prompt tokens (looked up, found)"
+        "{input}: positions computed, blocks cached at the end, prompt tokens (looked up, found)"
     );
-    equal(&input, Ok(got), &(2 * (42 + 2) + fed, known.max(20), (4 * 42, 2 * 40)))
-        .likely("remember the blocks after the step that fills them, and start with the known ones")
+    equal(&input, Ok(got), &(2 * (42 + 2) + fed, cached.max(20), (4 * 42, 2 * 40)))
+        .likely("cache the blocks after the step that fills them, and start with the cached ones")
 }
 
 fn sequences_in_a_small_pool_equal_their_solo_runs(day: &Day) -> Outcome {
@@ -618,7 +620,7 @@ fn sequences_in_a_small_pool_equal_their_solo_runs(day: &Day) -> Outcome {
 // 22.7
 
 fn the_longest_cached_prefix_runs_first(day: &Day) -> Outcome {
-    let known = [text(1, 16), text(50, 8)];
+    let cached = [text(1, 16), text(50, 8)];
     let waiting = [
         (text(90, 12), ""),
         ([text(1, 4), text(90, 4)].concat(), ""),
@@ -627,7 +629,7 @@ fn the_longest_cached_prefix_runs_first(day: &Day) -> Outcome {
         (text(1, 14), "x"),
         ([text(50, 8), text(70, 2)].concat(), ""),
     ];
-    let input = "blocks of 4; 1 to 16 and 50 to 57 are known; six prompts wait: their order";
-    equal(input, (day.order)(&known, &waiting, 4), &vec![3, 2, 5, 1, 0, 4])
-        .likely("more known blocks first; ties in order of arrival")
+    let input = "blocks of 4; 1 to 16 and 50 to 57 are cached; six prompts wait: their order";
+    equal(input, (day.order)(&cached, &waiting, 4), &vec![3, 2, 5, 1, 0, 4])
+        .likely("more cached blocks first; ties in order of arrival")
 }

@@ -128,7 +128,7 @@ macro_rules! implementation {
                 let (model, tokenizer) = (setup.model, setup.tokenizer);
                 let mut scheduler =
                     code::TokenScheduler::new(model, tokenizer, cache, prefixes, limits)?;
-                let mut last: Vec<code::Scheduled> = Vec::new();
+                let mut last: Vec<_> = Vec::new();
                 let mut all = Vec::new();
                 for what in script {
                     let (mut plan, mut tokens) = (Vec::new(), Vec::new());
@@ -140,7 +140,7 @@ macro_rules! implementation {
                             scheduler.cache.reserve(ask.id, held)?;
                             if let Some(prefixes) = &mut scheduler.prefixes {
                                 let salt = &sequence.request.cache_salt;
-                                prefixes.remember(
+                                prefixes.cache_full_blocks(
                                     &scheduler.cache,
                                     ask.id,
                                     &sequence.tokens,
@@ -180,11 +180,10 @@ macro_rules! implementation {
                     if !plan.is_empty() {
                         last.clone_from(&plan);
                     }
-                    let part = |part: &code::Scheduled| (part.sequence, part.start, part.new);
                     let running = scheduler.running.iter();
                     let waiting = scheduler.waiting.iter();
                     all.push(crate::Seen {
-                        plan: plan.iter().map(part).collect(),
+                        plan: plan.iter().map(|part| (part.sequence, part.start, part.new)).collect(),
                         tokens,
                         running: running.map(|s| (s.request.id, s.tokens.clone())).collect(),
                         waiting: waiting.map(|s| s.request.id).collect(),
@@ -432,7 +431,7 @@ fn prompts_start_while_free_blocks_remain(day: &Day) -> Outcome {
         );
         let got = (plan(&seen), seen.last().map_or(0, |seen| seen.free));
         equal(&input, Ok(got), &(want, free)).likely(
-            "a text starts if all its tokens fit, and takes the blocks of its first piece; its \
+            "a text starts if all its tokens fit, and takes the blocks of its first chunk; its \
              future tokens aren't counted",
         )?;
     }
@@ -456,7 +455,7 @@ fn a_known_prefix_is_not_scheduled(day: &Day) -> Outcome {
     };
     let input = "a prompt of 14 runs and arrives again, blocks of 4: the plan";
     equal(&format!("{input}, prefixes shared"), run(true), &vec![(1, 12, 2)])
-        .likely("the prompt's known blocks (day 22) need no computing")?;
+        .likely("the prompt's cached blocks (day 22) need no computing")?;
     equal(&format!("{input}, not shared"), run(false), &vec![(1, 0, 14)])?;
     // Request 2 begins like 0, whose blocks are free by then: it finds two and lacks three.
     let setup = Setup {
@@ -477,7 +476,7 @@ fn a_known_prefix_is_not_scheduled(day: &Day) -> Outcome {
         "6 blocks of 4; a prompt of 12 has run and ended; a prompt of 8 and one of 20, which \
                  begins with 8 tokens of the first, wait: plan, free blocks";
     equal(input, Ok(got), &(vec![(1, 0, 8)], 4))
-        .likely("a request that can't start holds nothing, not even its known prefix")
+        .likely("a request that can't start holds nothing, not even its cached prefix")
 }
 
 fn a_preempted_request_is_recomputed(day: &Day) -> Outcome {
@@ -495,7 +494,7 @@ fn running_sequences_spend_first(day: &Day) -> Outcome {
     let seen = planned(day, 30, (10, 9), script)?;
     let input = "0 and 1 run, prompts of 30 and 2 wait, 10 tokens per step: the plan";
     equal(input, Ok(plan(&seen)), &vec![(0, 3, 1), (1, 5, 1), (2, 0, 8)])
-        .likely("the next tokens of running texts come first, and prompts get what is left")
+        .likely("the next tokens of running sequences come first, and prompts get what is left")
 }
 
 fn a_preempted_sequence_waits_a_step(day: &Day) -> Outcome {
@@ -563,11 +562,11 @@ fn full_blocks_are_remembered(day: &Day) -> Outcome {
     let same = Ask { id: 1, ..Ask::new(0, 14, 4) };
     let script = vec![submit(0, 14, 4), Do::Schedule, Do::Tokens(77), Do::Submit(same)];
     let script = [script, vec![Do::Schedule]].concat();
-    let input = "blocks of 4, 9 tokens per step; a prompt of 14 has run its first piece, and \
+    let input = "blocks of 4, 9 tokens per step; a prompt of 14 has run its first chunk, and \
                  arrives again: the plan";
     let got = (day.run)(&setup, script).map(|seen| plan(&seen));
     equal(input, got, &vec![(0, 9, 5), (1, 8, 4)])
-        .likely("the full blocks of a piece are known at once, not only those of a whole prompt")
+        .likely("the full blocks of a chunk are cached at once, not only those of a whole prompt")
 }
 
 fn an_incomplete_prefill_yields_no_token(day: &Day) -> Outcome {
@@ -729,7 +728,7 @@ fn sampled_it_equals_alone(day: &Day) -> Outcome {
         let input = format!("story-230k, sampled, {blocks} blocks of 4, 7 tokens per step");
         let (got, _) = serve(day, &input, &setup, &arrivals, None)?;
         equal(&format!("{input}: tokens by row"), Ok(got), &want).likely(
-            "a preempted text continues where it stopped: no random number is drawn twice",
+            "a preempted sequence continues where it stopped: no random number is drawn twice",
         )?;
     }
     Ok(())
@@ -806,7 +805,7 @@ fn any_order_of_arrival(day: &Day) -> Outcome {
 // 23.8
 
 fn shares_by_hand(day: &Day) -> Outcome {
-    for (lacks, budget, want) in [
+    for (uncomputed, budget, want) in [
         (vec![10, 10], 8, vec![4, 4]),
         (vec![10, 2, 10], 12, vec![5, 2, 5]),
         (vec![10, 2, 10], 13, vec![6, 2, 5]),
@@ -816,8 +815,8 @@ fn shares_by_hand(day: &Day) -> Outcome {
         (vec![4000, 3, 5], 512, vec![504, 3, 5]),
     ] {
         let input =
-            format!("prompts that still need {lacks:?}, a budget of {budget}: their shares");
-        equal(&input, Ok((day.shares)(&lacks, budget)), &want)?;
+            format!("prompts that still need {uncomputed:?}, a budget of {budget}: their shares");
+        equal(&input, Ok((day.shares)(&uncomputed, budget)), &want)?;
     }
     Ok(())
 }
@@ -825,23 +824,28 @@ fn shares_by_hand(day: &Day) -> Outcome {
 fn nobody_could_get_more(day: &Day) -> Outcome {
     let mut random = Random::new(238);
     for _ in 0..200 {
-        let lacks: Vec<usize> = (0..random.below(7)).map(|_| random.below(30)).collect();
+        let uncomputed: Vec<usize> = (0..random.below(7)).map(|_| random.below(30)).collect();
         let budget = random.below(90);
-        let shares = (day.shares)(&lacks, budget);
-        let input =
-            format!("prompts that still need {lacks:?}, a budget of {budget}: shares {shares:?}");
-        ensure(&input, shares.len() == lacks.len(), "there isn't one share per prompt")?;
+        let shares = (day.shares)(&uncomputed, budget);
+        let input = format!(
+            "prompts that still need {uncomputed:?}, a budget of {budget}: shares {shares:?}"
+        );
+        ensure(&input, shares.len() == uncomputed.len(), "there isn't one share per prompt")?;
         let total: usize = shares.iter().sum();
-        let want = budget.min(lacks.iter().sum());
+        let want = budget.min(uncomputed.iter().sum());
         ensure(&input, total == want, &format!("they add up to {total}, not {want}"))?;
-        for i in 0..lacks.len() {
-            ensure(&input, shares[i] <= lacks[i], &format!("prompt {i} gets more than it needs"))?;
-            let envied = |j: usize| shares[i] < lacks[i] && shares[j] > shares[i] + 1;
-            if let Some(j) = (0..lacks.len()).find(|j| envied(*j)) {
+        for i in 0..uncomputed.len() {
+            ensure(
+                &input,
+                shares[i] <= uncomputed[i],
+                &format!("prompt {i} gets more than it needs"),
+            )?;
+            let envied = |j: usize| shares[i] < uncomputed[i] && shares[j] > shares[i] + 1;
+            if let Some(j) = (0..uncomputed.len()).find(|j| envied(*j)) {
                 ensure(&input, false, &format!("prompt {i} could get more, from prompt {j}"))?;
             }
-            let later = |j: usize| j > i && shares[i] < lacks[i] && shares[j] > shares[i];
-            if let Some(j) = (0..lacks.len()).find(|j| later(*j)) {
+            let later = |j: usize| j > i && shares[i] < uncomputed[i] && shares[j] > shares[i];
+            if let Some(j) = (0..uncomputed.len()).find(|j| later(*j)) {
                 ensure(
                     &input,
                     false,

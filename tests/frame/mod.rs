@@ -14,10 +14,10 @@ mod keep;
 mod marked;
 pub mod own_ops;
 pub mod program;
+pub mod proof;
 mod recall;
 pub mod record;
 mod report;
-pub mod teeth;
 mod witness;
 
 pub use compare::{bits_equal, close, ensure, equal, equal_tokens, near, refused, refused_calmly};

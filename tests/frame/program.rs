@@ -50,7 +50,7 @@ macro_rules! checks {
             #[cfg(mistakes)]
             let all = |args: &[String]| {
                 let _ = measure;
-                frame::teeth::main(args, &checks, also, &stub(), &mistakes(), &variants())
+                frame::proof::main(args, &checks, also, &stub(), &mistakes(), &variants())
             };
             #[cfg(not(mistakes))]
             let all = |args: &[String]| {
@@ -138,7 +138,7 @@ fn all<D: Copy + Send + Sync + 'static>(
 
 /// Returns the id of a test of what isn't the reader's.
 pub fn also_id(name: &str) -> String {
-    format!("teeth_{name}")
+    format!("proof_{name}")
 }
 
 /// Runs such a test. Returns what is wrong.

@@ -1,6 +1,6 @@
 //! How a day's known mistakes fail its checks. This doesn't depend on the reader's code, so it is
-//! computed once: the runner stores the rows that [`teeth`](super::teeth) sends, and passes the file
-//! in `CANDECODE_RECORD`.
+//! computed once: the runner stores the rows that [`mistakes`](super::proof) sends, and passes the
+//! file in `CANDECODE_RECORD`.
 
 use super::Failure;
 use std::collections::BTreeMap;

@@ -180,7 +180,7 @@ impl Model for Witness {
             None => j <= all - t + i,
         };
         if step.chunks.is_some() {
-            bail!("the witness doesn't support flat steps")
+            bail!("the witness doesn't support varlen batches")
         }
         let (mut logits, mut seen) = (Vec::new(), Vec::new());
         for row in 0..b {

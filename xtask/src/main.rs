@@ -55,11 +55,14 @@ fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let name = arguments.get(1).map(|name| name.to_string_lossy().into_owned());
     let now: &[&str] = match name.as_deref().unwrap_or_default() {
+        "teeth" => &["mistakes", "--"], // its name before the first release
         "give" => &["reset", "--ref"],
         "restore" => &["reset", "--undo"],
         "watch" => &["check", "--watch"],
         "progress" => &["list"],
-        name @ ("run" | "chat" | "serve" | "compare" | "bench" | "hunt" | "teeth") => &[name, "--"],
+        name @ ("run" | "chat" | "serve" | "compare" | "bench" | "hunt" | "mistakes") => {
+            &[name, "--"]
+        }
         _ => return arguments,
     };
     arguments.splice(1..2, now.iter().map(OsString::from));

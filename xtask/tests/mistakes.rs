@@ -38,7 +38,7 @@ fn main() {
         "wait" => std::thread::sleep(std::time::Duration::from_secs(5)),
         _ => {}
     }
-    send(r#"{"teeth":"mistake","name":"two","caught":[],"alone":[],"words":"it is 2"}"#);
+    send(r#"{"row":"mistake","name":"two","caught":[],"alone":[],"words":"it is 2"}"#);
 }
 "##;
 

@@ -6,7 +6,7 @@ use candecode_engine::generation_config::Settings;
 use candecode_engine::loops::{self, Loop};
 use candecode_engine::operations::Kernels;
 use candecode_engine::score::TraceLoop;
-use candecode_engine::CacheName;
+use candecode_engine::CacheKind;
 use candecode_formats::hub::DEFAULT_MODEL;
 use candle_core::DType;
 use clap::builder::{ArgPredicate, NonEmptyStringValueParser, PossibleValue};
@@ -265,7 +265,7 @@ pub struct Args {
     pub no_cache: bool,
     /// The kind of KV cache
     #[arg(long, value_name = "KIND", help_heading = "Cache")]
-    pub cache: Option<CacheName>,
+    pub cache: Option<CacheKind>,
     /// Positions per block of a paged cache: a divisor of 64 [default: 16]
     #[arg(long, value_name = "N", value_parser = pages::parse_block_size, help_heading = "Cache")]
     pub block_size: Option<usize>,
@@ -424,7 +424,7 @@ impl Args {
     }
 
     /// Returns the cache for this loop. None: no cache.
-    pub fn cache(&self, day_loop: &Loop) -> Option<CacheName> {
+    pub fn cache(&self, day_loop: &Loop) -> Option<CacheKind> {
         if self.no_cache {
             None
         } else {

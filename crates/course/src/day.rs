@@ -1,7 +1,7 @@
 //! A day of the course, and the paths of its files.
 
-/// A day of the course: a file in `src/`, one in `solutions/`, a folder in `tests/` and a chapter in
-/// `book/src/`, all with the same name.
+/// A day of the course: a file in `src/`, one in `solutions/`, a folder in `tests/` and a chapter
+/// in `book/src/`, all with the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Day {
     /// The day's number, from 0.

@@ -69,14 +69,14 @@ mod tests {
         assert_eq!(task_of_check("task_6_12_a").as_deref(), Some("6.12"));
         assert_eq!(task_of_check(&checks_of_task("6.12")).as_deref(), Some("6.12"));
         assert_eq!(task_of_check("task_6_x"), None);
-        assert_eq!(task_of_check("teeth_all"), None);
+        assert_eq!(task_of_check("proof_all"), None);
         assert_eq!(claim_of_check("task_6_12_tokens_are_kept"), "tokens are kept");
     }
 
     #[test]
     fn checks_are_listed_by_task() {
-        let table = "frame::checks! {\n    day06_x:\n    6.1: a, // e\n        b_c;\n    6.10:\n d = e_f;\n    \
-                     also: g;\n    measure: h::i;\n}\n\nfn j() { 6.2: k; }\n";
+        let table = "frame::checks! {\n    day06_x:\n    6.1: a, // e\n        b_c;\n    \
+                     6.10:\n d = e_f;\n    also: g;\n    measure: h::i;\n}\n\nfn j() { 6.2: k; }\n";
         assert_eq!(checks(table), ["task_6_1_a", "task_6_1_b_c", "task_6_10_d"]);
     }
 

@@ -290,8 +290,9 @@ fn the_days_are_compiled_once_for_all_programs() {
         let lines = String::from_utf8(built.stdout).unwrap();
         let messages = lines.lines().map(|line| serde_json::from_str(line).unwrap());
         let days = |message: &serde_json::Value| {
-            message["reason"] == "compiler-artifact" && message["target"]["name"] == "candecode" &&
-                message["target"]["kind"][0] == "lib"
+            message["reason"] == "compiler-artifact"
+                && message["target"]["name"] == "candecode"
+                && message["target"]["kind"][0] == "lib"
         };
         let found: BTreeSet<String> =
             messages.filter(days).map(|message| message["filenames"].to_string()).collect();

@@ -70,7 +70,7 @@ pub fn make_record(
 ///
 /// # Errors
 /// Same as [`make_record`].
-pub fn teeth(repo: &Repo, day: &Day, programs: &Programs) -> Result<DayRun> {
+pub fn prove(repo: &Repo, day: &Day, programs: &Programs) -> Result<DayRun> {
     let key = key(repo, day, programs, None);
     let dir = WorkDir::new(repo, day)?;
     let Some(program) = compile(repo, day, programs, &dir.0, &|| false)? else { bail!("stopped") };
@@ -127,7 +127,7 @@ impl Drop for WorkDir {
 fn keep(repo: &Repo, day: &Day, key: &str, report: &str) -> Result<()> {
     let known = repo.mistakes(day)?.mistakes.len();
     let rows: Vec<&str> =
-        report.lines().filter(|line| line.contains("\"teeth\":\"mistake\"")).collect();
+        report.lines().filter(|line| line.contains("\"row\":\"mistake\"")).collect();
     ensure!(rows.len() == known, ended_early(day));
     let text: String = [key].into_iter().chain(rows).map(|line| format!("{line}\n")).collect();
     backup::write(&path(repo, day), text.as_bytes())

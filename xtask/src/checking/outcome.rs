@@ -95,10 +95,10 @@ pub fn parse(text: &str) -> BTreeMap<String, Unit> {
     units
 }
 
-/// A row of `cargo xtask teeth`: a mistake, a correct variant or the stub, with the checks that
+/// A row of `cargo xtask mistakes`: a mistake, a correct variant or the stub, with the checks that
 /// caught it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TeethRow {
+pub struct MistakeRow {
     /// `mistake`, `variant` or `stub`.
     pub kind: String,
     /// The name in the day's `mistakes.toml`.
@@ -112,7 +112,7 @@ pub struct TeethRow {
 }
 
 /// Returns the rows of a report that come from testing the checkers.
-pub fn teeth_rows(text: &str) -> Vec<TeethRow> {
+pub fn mistake_rows(text: &str) -> Vec<MistakeRow> {
     let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let row = |value: Value| {
         let field = |name: &str| value[name].as_str().unwrap_or_default().to_string();
@@ -120,9 +120,9 @@ pub fn teeth_rows(text: &str) -> Vec<TeethRow> {
             let items = value[name].as_array().into_iter().flatten();
             items.filter_map(|item| item.as_str().map(str::to_string)).collect()
         };
-        let kind = value["teeth"].as_str()?.to_string();
+        let kind = value["row"].as_str()?.to_string();
         let (caught, alone) = (list("caught"), list("alone"));
-        Some(TeethRow { kind, name: field("name"), caught, alone, words: field("words") })
+        Some(MistakeRow { kind, name: field("name"), caught, alone, words: field("words") })
     };
     values.filter_map(row).collect()
 }

@@ -222,7 +222,7 @@ fn title_line(run: &DayRun, words: &str) {
 
 /// Describes a check that belongs to no task.
 fn kind(unit: &Unit) -> &'static str {
-    if unit.test.starts_with("teeth_") {
+    if unit.test.starts_with("proof_") {
         "tests of the checkers"
     } else {
         "other checks"

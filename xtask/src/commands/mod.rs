@@ -71,7 +71,7 @@ pub enum Command {
     Models,
     /// Show that the checks catch and name every known mistake
     #[command(disable_help_flag = true)]
-    Teeth(PassedOn),
+    Mistakes(PassedOn),
     /// Explain an error message and what to do about it
     Explain(explain::Explain),
     /// Generate the stubs in src/ from solutions/
@@ -118,7 +118,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Migrate(args) => migrate::run(&repo, &args),
         Command::Hunt(PassedOn { args }) => tool(&repo, "hunt", args),
         Command::Models => run_engine::run(&repo, &run_engine::MODELS, &[]),
-        Command::Teeth(PassedOn { args }) => tool(&repo, "teeth", args),
+        Command::Mistakes(PassedOn { args }) => tool(&repo, "mistakes", args),
         Command::Explain(args) => explain::run(&repo, &args),
         Command::Stubs(args) => write_stubs::run(&repo, &args),
     }

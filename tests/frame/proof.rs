@@ -21,7 +21,7 @@ pub fn main<D: Copy + Send + Sync + 'static>(
 ) -> ExitCode {
     let finish = |name: &str, complaints: Vec<String>| {
         let status = if complaints.is_empty() { "passed" } else { "failed" };
-        Report { status, message: complaints.join("\n") }.send(&format!("teeth_{name}"));
+        Report { status, message: complaints.join("\n") }.send(&format!("proof_{name}"));
     };
     finish("every_known_mistake_is_caught_and_named", self::mistakes(checks, mistakes));
     if args.iter().any(|arg| arg == "record") {
@@ -68,7 +68,7 @@ fn mistakes<D: Copy + Send + Sync + 'static>(
         let alone = row.failures.iter().filter(told_apart).map(|(check, _)| check);
         let alone: Vec<&String> = alone.collect();
         send(&json!({
-            "teeth": "mistake", "name": row.name, "words": row.diagnosis, "failures": row.failures,
+            "row": "mistake", "name": row.name, "words": row.diagnosis, "failures": row.failures,
             "caught": row.failures.keys().collect::<Vec<_>>(), "alone": alone,
         }));
         let name = &row.name;
@@ -130,7 +130,7 @@ fn stub<D: Copy + Send + 'static>(checks: &[Check<D>], stub: &D) -> Vec<String> 
         }
     }
     let words = format!("{} checks", checks.len());
-    send(&json!({"teeth": "stub", "name": "stub", "words": words, "caught": honest, "alone": []}));
+    send(&json!({"row": "stub", "name": "stub", "words": words, "caught": honest, "alone": []}));
     complaints
 }
 
@@ -146,9 +146,7 @@ fn variants<D: Copy + Send + 'static>(checks: &[Check<D>], variants: &[Known<D>]
                 caught.push(check.id());
             }
         }
-        send(
-            &json!({"teeth": "variant", "name": name, "words": "", "caught": caught, "alone": []}),
-        );
+        send(&json!({"row": "variant", "name": name, "words": "", "caught": caught, "alone": []}));
     }
     complaints
 }

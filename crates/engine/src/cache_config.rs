@@ -6,10 +6,10 @@ use candecode::day21_pages::PagedCache;
 use candecode::kit::{Batch, Cache};
 use candle_core::{bail, Result};
 
-/// A kind of KV cache by name, without its size: the values of `--cache`.
+/// A kind of KV cache, without its size: the values of `--cache`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-pub enum CacheName {
+pub enum CacheKind {
     /// Grows by concatenation.
     Dynamic,
     /// Allocated once, for the whole context.
@@ -21,9 +21,9 @@ pub enum CacheName {
     Paged,
 }
 
-/// The kind of KV cache. The names are those of HF's cache classes.
+/// A KV cache and its size (vLLM `CacheConfig`). The names are those of HF's cache classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CacheKind {
+pub enum CacheConfig {
     /// Grows by concatenation.
     Dynamic,
     /// Allocated once, for this many positions, and written in place.
@@ -39,7 +39,7 @@ pub enum CacheKind {
     },
 }
 
-impl CacheKind {
+impl CacheConfig {
     /// Creates an empty cache for one sequence and a model with `layers` layers, from day 10 or day
     /// 21.
     ///
@@ -59,7 +59,7 @@ impl CacheKind {
     /// Creates an empty cache for a batch, whose rows can join and leave, from day 12 or day 21.
     ///
     /// # Errors
-    /// Same as [`CacheKind::batch_capacity`] and [`CacheKind::new_cache`].
+    /// Same as [`CacheConfig::batch_capacity`] and [`CacheConfig::new_cache`].
     pub fn new_batch(self, layers: usize) -> Result<Box<dyn Batch>> {
         if let Self::Paged { block_size, num_blocks } = self {
             return Ok(Box::new(PagedCache::new(layers, num_blocks, block_size)?));

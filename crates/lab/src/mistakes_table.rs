@@ -1,5 +1,5 @@
-//! `cargo xtask teeth`: runs a day's checks on every known mistake, every correct variant and the
-//! stub, and prints a table.
+//! `cargo xtask mistakes`: runs a day's checks on every known mistake, every correct variant and
+//! the stub, and prints a table.
 
 use anyhow::Result;
 use candecode_course::{task_of_check, Day, Repo};
@@ -8,27 +8,27 @@ use std::process::ExitCode;
 use xtask::cargo::{self, Built};
 use xtask::checking::builds::{self, Mix};
 use xtask::checking::mistakes;
-use xtask::checking::outcome::{self, Status, TeethRow};
+use xtask::checking::outcome::{self, MistakeRow, Status};
 use xtask::checking::runner::DayRun;
 use xtask::checking::table::{self, Sum};
 use xtask::note;
 use xtask::say;
 use xtask::term::{paint, Color};
 
-/// The flags of `teeth`.
+/// The flags of `mistakes`.
 #[derive(Args)]
-pub struct Teeth {
+pub struct Mistakes {
     /// The day: `day6` or `6` [default: all]
     #[arg(value_name = "DAY")]
     day: Option<String>,
 }
 
-/// Runs `teeth`. The exit code is 0 only if every mistake is caught and named, and every variant
+/// Runs `mistakes`. The exit code is 0 only if every mistake is caught and named, and every variant
 /// passes.
 ///
 /// # Errors
 /// If the usage is wrong, or the repository's programs can't be built or started.
-pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
+pub fn run(repo: &Repo, args: &Mistakes) -> Result<ExitCode> {
     let days: Vec<Day> = match &args.day {
         Some(day) => vec![repo.day(day)?.clone()],
         None => repo.days.clone(),
@@ -42,7 +42,7 @@ pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
     };
     let mut sum = Sum::default();
     for day in &days {
-        sum.add(show(repo, &mistakes::teeth(repo, day, &programs)?)?);
+        sum.add(show(repo, &mistakes::prove(repo, day, &programs)?)?);
     }
     say!("{}", sum.line());
     Ok(ExitCode::from(u8::from(sum.failed > 0)))
@@ -52,8 +52,8 @@ pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
 /// row and each problem.
 fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
     say!("{}", paint(Color::Bold, &run.day.title()));
-    let rows = outcome::teeth_rows(&run.report);
-    let mut rows: Vec<(&TeethRow, bool, &str)> = rows.iter().map(judge).collect();
+    let rows = outcome::mistake_rows(&run.report);
+    let mut rows: Vec<(&MistakeRow, bool, &str)> = rows.iter().map(judge).collect();
     // Tests report in the order they finish.
     rows.sort_by_key(|(row, ..)| {
         ["mistake", "variant", "stub"].iter().position(|k| *k == row.kind)
@@ -89,7 +89,7 @@ fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
 }
 
 /// Returns the row, true if the result is as expected, and a word for the result.
-fn judge(row: &TeethRow) -> (&TeethRow, bool, &'static str) {
+fn judge(row: &MistakeRow) -> (&MistakeRow, bool, &'static str) {
     let (good, word) = match (row.kind.as_str(), row.caught.is_empty(), row.alone.is_empty()) {
         ("stub", false, _) if row.words == format!("{} checks", row.caught.len()) => {
             (true, "not written")
@@ -128,15 +128,15 @@ fn tasks(checks: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn row(kind: &str, caught: &[&str], alone: &[&str], words: &str) -> TeethRow {
+    fn row(kind: &str, caught: &[&str], alone: &[&str], words: &str) -> MistakeRow {
         let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         let (kind, words) = (kind.to_string(), words.to_string());
-        TeethRow { kind, name: "x".into(), caught: list(caught), alone: list(alone), words }
+        MistakeRow { kind, name: "x".into(), caught: list(caught), alone: list(alone), words }
     }
 
     #[test]
     fn a_mistake_must_be_caught_and_named_and_a_variant_must_pass() {
-        let word = |row: &TeethRow| (judge(row).1, judge(row).2);
+        let word = |row: &MistakeRow| (judge(row).1, judge(row).2);
         assert_eq!(word(&row("mistake", &["a"], &["a"], "")), (true, "caught"));
         assert_eq!(word(&row("mistake", &["a"], &[], "")), (false, "not named"));
         assert_eq!(word(&row("mistake", &[], &[], "")), (false, "passes"));
