@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 /// Lists all commands on one screen: the everyday ones, and the others under a second heading.
 fn help() -> String {
     let mut text = "cargo xtask COMMAND (with --help: its flags)\n\n".to_string();
-    for command in Cli::command().get_subcommands() {
+    for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
         if command.get_name() == commands::FIRST_OF_MORE {
             text += "\nMore:\n";
         }

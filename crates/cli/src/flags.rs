@@ -1,7 +1,7 @@
 //! The flags of the `candecode` command, and the rules that clap checks. The names are those that
 //! other engines use.
 
-use candecode::kit::{device, pages, QuantType};
+use candecode::kit::{device, pages, EarlyStopping, QuantType};
 use candecode_engine::generation_config::Settings;
 use candecode_engine::loops::{self, Loop};
 use candecode_engine::operations::Kernels;
@@ -26,7 +26,8 @@ const BATCH: i64 = 1 << 30;
 
 /// Continues a prompt, using the days that are compiled in.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "candecode", version, about, max_term_width = 100)]
+#[command(name = "candecode", version, max_term_width = 100)]
+#[command(about = "Can I decode? LLM decoding, learned by building it in Rust on candle")]
 #[command(group = ArgGroup::new("task").args([
     "prompt", "prompt_file", "prompt_ids", "chat", "count_ngrams", "find", "models",
 ]))]
@@ -167,12 +168,13 @@ pub struct Args {
     /// When beam search may stop: true, false or never
     #[arg(
         long,
+        value_parser = early_stopping(),
         value_name = "WHEN",
         default_value = "false",
         requires = "num_beams",
         help_heading = "Beams"
     )]
-    pub early_stopping: Early,
+    pub early_stopping: EarlyStopping,
     /// Draft with this smaller model, which must have the same tokenizer: a name, a folder or
     /// owner/repo
     #[arg(long, value_name = "NAME", help_heading = "Speculation")]
@@ -482,6 +484,23 @@ fn quant_type() -> impl TypedValueParser<Value = QuantType> {
     })
 }
 
+/// Parses a value of `--early-stopping`.
+fn early_stopping() -> impl TypedValueParser<Value = EarlyStopping> {
+    let names = [
+        PossibleValue::new("true").help("Stop as soon as there are enough finished texts"),
+        PossibleValue::new("false").help(
+            "Stop when the best running text, at its current length, can't beat the worst finished \
+             one",
+        ),
+        PossibleValue::new("never").help("Stop when it couldn't at any length"),
+    ];
+    PossibleValuesParser::new(names).map(|name| match &*name {
+        "true" => EarlyStopping::True,
+        "never" => EarlyStopping::Never,
+        _ => EarlyStopping::False,
+    })
+}
+
 /// A value of `--draft-tree`: the number of children at each depth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeShape(pub Vec<usize>);
@@ -577,17 +596,6 @@ pub enum RngKind {
     Torch,
     /// ChaCha, with one stream per request.
     Chacha,
-}
-
-/// `--early-stopping`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Early {
-    /// Stop as soon as there are enough finished texts.
-    True,
-    /// Stop when the best running text, at its current length, can't beat the worst finished one.
-    False,
-    /// Stop when it couldn't at any length.
-    Never,
 }
 
 /// `--past-context`.

@@ -1,12 +1,12 @@
 //! From flags to the loop that runs and its settings. Nothing is loaded yet. Rules about
 //! combinations of flags alone are in [`flags`](crate::flags), where clap checks them.
 
-use crate::flags::{Args, Early, PastContextName, RngKind};
+use crate::flags::{Args, PastContextName, RngKind};
 use crate::text_input;
 use anyhow::{ensure, Result};
 use candecode::kit::error::{quoted, shown, usage};
 use candecode::kit::note::note;
-use candecode::kit::{BeamParams, EarlyStopping, PastContext, SamplingParams};
+use candecode::kit::{BeamParams, PastContext, SamplingParams};
 use candecode_engine::loops::{Ability, Ask, Loop};
 use candecode_engine::operations::Kernels;
 use candecode_engine::{requests, CacheName};
@@ -162,11 +162,7 @@ pub fn beam_params(args: &Args) -> BeamParams {
         num_beams: args.num_beams(),
         num_return_sequences: args.num_return_sequences(),
         length_penalty: args.length_penalty.unwrap_or(1.0),
-        early_stopping: match args.early_stopping {
-            Early::True => EarlyStopping::True,
-            Early::False => EarlyStopping::False,
-            Early::Never => EarlyStopping::Never,
-        },
+        early_stopping: args.early_stopping,
     }
 }
 

@@ -92,3 +92,51 @@ impl<'a> RequestMaker<'a> {
         Ok(processors)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candecode::day20_serve::{Connection, Event};
+    use candecode_engine::requests::Automata;
+    use candecode_engine::{load, operations};
+    use candecode_formats::{hub, ModelFiles};
+    use candle_core::Device;
+    use std::sync::Arc;
+
+    struct Nobody;
+
+    impl Connection for Nobody {
+        fn send(&self, _: Event) {}
+
+        fn is_closed(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn rows_share_processors_while_one_of_them_runs() {
+        let files = ModelFiles::at(&hub::locate("story-230k", None).unwrap()).unwrap();
+        let (device, format) = (Device::Cpu, load::own_format(&files, &Device::Cpu));
+        let ops = operations::choose(None, &device);
+        let model = load::load_files(&files, format, &device, &ops).unwrap();
+        let engine = Engine::new(model, files.tokenizer().unwrap());
+        let maker = RequestMaker::new(files.config(), &engine, Vec::new(), None);
+        let mut params =
+            SamplingParams { allow_regex: Some("a+".into()), ..SamplingParams::default() };
+        let automata = Arc::new(Automata::compile(&params).unwrap());
+        params.prepared = Prepared::new(automata.clone());
+        let (n, connection) = (3, Box::new(Nobody));
+        let job =
+            Job { prompts: vec![vec![5]], n, params, logprobs: None, is_chat: false, connection };
+        let first = maker.request(&job, 0).unwrap();
+        let second = maker.request(&job, 1).unwrap();
+        assert!(Rc::ptr_eq(&first.processors[0], &second.processors[0]));
+        let weak = Rc::downgrade(&first.processors[0]);
+        drop((first, second));
+        assert!(weak.upgrade().is_none(), "the masks go with the last row");
+        assert!(!maker.request(&job, 2).unwrap().processors.is_empty());
+        assert_eq!(maker.running.borrow().len(), 1);
+        drop(job);
+        assert_eq!(Arc::strong_count(&automata), 1, "the automata were the job's");
+    }
+}

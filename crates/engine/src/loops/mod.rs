@@ -1,7 +1,8 @@
 //! The days' generation loops as values: what each of them can do, and how to run it.
 //!
-//! Each loop has a file with its [`Loop`] and the function that runs it. A new loop is one such file
-//! and its line in [`LOOPS`]. All other code asks a loop what it can do, and never which day it is.
+//! Each loop has a file with its [`Loop`] and the function that runs it. A new loop is one such
+//! file, named here by `mod` and in [`LOOPS`]. All other code asks a loop what it can do, and never
+//! which day it is.
 
 mod day06;
 mod day07;
@@ -49,8 +50,11 @@ pub struct Loop {
     /// Whether day 16 can predict its passes: one prefill, then one step per token of every row.
     pub predictable: bool,
     /// Runs it. [`Run::run`] has checked the number of prompts.
-    run: fn(&Run, &[Vec<u32>], usize, &mut OnToken) -> Result<Found>,
+    run: RunLoop,
 }
+
+/// Runs a loop for these prompts, the first of which is request number N of the whole run.
+type RunLoop = fn(&Run, &[Vec<u32>], usize, &mut OnToken) -> Result<Found>;
 
 /// Something that only some loops can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
