@@ -1,5 +1,6 @@
 //! Checks the shape of the repository: the picture of the crates in ARCHITECTURE.md is true, files
-//! of a folder don't use each other in circles, and each day is registered everywhere.
+//! of a folder don't use each other in circles, each day is registered everywhere, and an editor
+//! shows the reader's days.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -274,6 +275,23 @@ fn no_circle_between_siblings() {
         }
     }
     assert!(circles.is_empty(), "arrows in circles:\n{}", circles.join("\n"));
+}
+
+/// An editor asks cargo for the features of the whole workspace at once. With those of
+/// `.vscode/settings.json`, the days that it shows must be the reader's, not the reference's.
+#[test]
+fn an_editor_shows_the_readers_days() {
+    let settings = read(".vscode/settings.json");
+    assert!(settings.contains("\"rust-analyzer.cargo.features\": [],"));
+    assert!(settings.contains("\"rust-analyzer.cargo.noDefaultFeatures\": true,"));
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-default-features", "--format-version", "1"]);
+    let known = cargo.current_dir(root()).output().unwrap().stdout;
+    let known: serde_json::Value = serde_json::from_slice(&known).unwrap();
+    let days = &known["resolve"]["root"];
+    let mut nodes = known["resolve"]["nodes"].as_array().unwrap().iter();
+    let library = nodes.find(|node| &node["id"] == days).unwrap();
+    assert_eq!(library["features"], serde_json::json!([]));
 }
 
 /// Builds what readers run in one mix of days, one program after the other, and sees that all of
