@@ -107,7 +107,7 @@ class Oracle:
 
     def provenance(self):
         return {
-            "made by": f"generate.py {self.day}",
+            "made by": f"tests/frame/generate.py {self.day}",
             "torch": torch.__version__.split("+")[0],
             "transformers": importlib.metadata.version("transformers"),
             "machine": f"{platform.machine()} CPU, 1 thread, f32",
