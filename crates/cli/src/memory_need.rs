@@ -8,8 +8,8 @@ use candecode_engine::memory_check::Need;
 use candecode_engine::{operations, CacheKind, CacheName};
 use candle_core::{DType, Device};
 
-/// Returns the memory that this loop needs with these flags. Each model comes with its average number of bytes per
-/// weight.
+/// Returns the memory that this loop needs with these flags. Each model comes with its average
+/// number of bytes per weight.
 pub fn need<'a>(
     args: &Args,
     day_loop: &Loop,

@@ -255,7 +255,7 @@ fn a_sliding_cache_refuses_a_batch() {
 
 #[test]
 fn every_scored_loop_matches_transformers_at_the_expected_cost() {
-    let oracle = std::fs::read_to_string("../../tests/oracle/day15.json").unwrap();
+    let oracle = std::fs::read_to_string("../../tests/day15_scheduler/oracle.json").unwrap();
     let oracle: serde_json::Value = serde_json::from_str(&oracle).unwrap();
     let cost = |day| {
         let cost = score(TraceLoop::parse(day).unwrap()).unwrap();

@@ -1,6 +1,6 @@
 //! Occasional commands: `cargo xtask compare`, `bench`, `hunt` and `teeth`, which the runner passes
-//! on to this program and compiles when one of them is first used; and `cargo lab`, for the course's
-//! maintainers.
+//! on to this program and compiles when one of them is first used; and `cargo lab`, for the
+//! course's maintainers.
 
 #![warn(missing_docs)]
 

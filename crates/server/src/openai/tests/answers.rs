@@ -58,7 +58,7 @@ fn delta(index: usize, text: &str, finish: Option<FinishReason>) -> ChoiceDelta 
 
 #[test]
 fn answers_match_the_official_client() {
-    let text = std::fs::read_to_string("../../tests/oracle/day20.json").unwrap();
+    let text = std::fs::read_to_string("../../tests/day20_serve/oracle.json").unwrap();
     let mut oracle: Value = serde_json::from_str(&text).unwrap();
     let cases: Vec<Golden> = serde_json::from_value(oracle["answers"].take()).unwrap();
     assert!(cases.len() > 3);
