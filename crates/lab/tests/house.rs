@@ -286,7 +286,8 @@ fn table(path: impl AsRef<Path>) -> toml::Table {
 /// The manifests of all packages of the workspace.
 fn manifests() -> Vec<PathBuf> {
     let crates = std::fs::read_dir(root().join("crates")).unwrap();
-    let mut found: Vec<_> = crates.map(|folder| folder.unwrap().path().join("Cargo.toml")).collect();
+    let mut found: Vec<_> =
+        crates.map(|folder| folder.unwrap().path().join("Cargo.toml")).collect();
     found.retain(|path| path.is_file());
     found.extend(["", "tests", "xtask"].map(|folder| root().join(folder).join("Cargo.toml")));
     found
@@ -302,7 +303,10 @@ fn profiles_name_packages_that_exist() {
     for (profile, settings) in manifest["profile"].as_table().unwrap() {
         let packages = settings.get("package").and_then(toml::Value::as_table);
         for name in packages.into_iter().flat_map(toml::Table::keys).filter(|name| *name != "*") {
-            assert!(locked.contains(&**name), "[profile.{profile}.package.{name}]: no such package");
+            assert!(
+                locked.contains(&**name),
+                "[profile.{profile}.package.{name}]: no such package"
+            );
             named += 1;
         }
     }
@@ -424,8 +428,9 @@ fn the_days_are_compiled_once_for_all_programs() {
         let lines = String::from_utf8(built.stdout).unwrap();
         let messages = lines.lines().map(|line| serde_json::from_str(line).unwrap());
         let days = |message: &serde_json::Value| {
-            message["reason"] == "compiler-artifact" && message["target"]["name"] == "candecode" &&
-                message["target"]["kind"][0] == "lib"
+            message["reason"] == "compiler-artifact"
+                && message["target"]["name"] == "candecode"
+                && message["target"]["kind"][0] == "lib"
         };
         let found: BTreeSet<String> =
             messages.filter(days).map(|message| message["filenames"].to_string()).collect();
