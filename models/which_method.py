@@ -4,7 +4,7 @@
 transformers computes the model's logits after PROMPT, and its own processors then change them.
 
 usage: python3 models/which_method.py > book/src/figures/which_method.svg
-needs: tests/oracle/requirements.txt
+needs: tests/frame/requirements.txt
 """
 import pathlib
 import torch

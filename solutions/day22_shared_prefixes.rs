@@ -1,8 +1,8 @@
-//! Day 22: shared prefixes. A text finds the blocks that an earlier one has filled with the same
-//! tokens, and uses them again.
+//! Day 22: shared prefixes. A sequence finds the blocks that an earlier one has filled with the
+//! same tokens, and uses them again.
 
 use candecode::day07_greedy::Sequence;
-use candecode::day21_pages::{flat_step, BlockPool, BlockTable, NewTokens, PagedCache};
+use candecode::day21_pages::{varlen_step, BlockPool, BlockTable, NewTokens, PagedCache};
 use candecode::kit::{Model, Token};
 use candle_core::Result;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 pub type BlockHash = u64;
 
 /// Hashes a block: its tokens, the hash of the block before it (None for the
-/// first), and a salt. Texts with different salts have different hashes (vLLM
+/// first), and a salt. Sequences with different salts have different hashes (vLLM
 /// `hash_block_tokens`, `cache_salt`).
 pub fn hash_block(parent: Option<BlockHash>, tokens: &[u32], salt: &str) -> BlockHash {
     let mut hasher = DefaultHasher::new();
@@ -22,7 +22,7 @@ pub fn hash_block(parent: Option<BlockHash>, tokens: &[u32], salt: &str) -> Bloc
     hasher.finish()
 }
 
-/// Returns the hash of every full block of a text, in order. Tokens at the end that
+/// Returns the hash of every full block of a sequence, in order. Tokens at the end that
 /// don't fill a block have no hash.
 pub fn block_hashes(tokens: &[u32], block_size: usize, salt: &str) -> Vec<BlockHash> {
     // task 22.1: Hash every full block, with the hash of the block before it
@@ -35,27 +35,27 @@ pub fn block_hashes(tokens: &[u32], block_size: usize, salt: &str) -> Vec<BlockH
     // </solution>
 }
 
-/// A known block: its number, and the text that filled it.
+/// A cached block: its number, and the sequence that filled it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownBlock {
+pub struct CachedBlock {
     /// The block's number.
     pub block: u32,
-    /// Its tokens. Two texts can have the same hash, but then their tokens differ.
+    /// Its tokens. Two sequences can have the same hash, but then their tokens differ.
     pub tokens: Vec<u32>,
     /// The hash of the block before it.
     pub parent: Option<BlockHash>,
-    /// The salt of the text that it belongs to.
+    /// The salt of the sequence that it belongs to.
     pub salt: String,
 }
 
-/// The known blocks of a paged cache, by their hashes (vLLM: automatic prefix
-/// caching). A block is still known after its last holder has released it. It is
+/// The cached blocks of a paged cache, by their hashes (vLLM: automatic prefix
+/// caching). A block is still cached after its last holder has released it. It is
 /// forgotten when it's about to be overwritten.
 #[derive(Debug, Default)]
 pub struct PrefixCache {
-    /// The known blocks.
-    pub known: HashMap<BlockHash, KnownBlock>,
-    /// The hash of each known block.
+    /// The cached blocks.
+    pub cached: HashMap<BlockHash, CachedBlock>,
+    /// The hash of each cached block.
     pub hash_of: HashMap<u32, BlockHash>,
     /// The number of prompt tokens looked up so far. (vLLM counts tokens here, not
     /// requests, and calls them queries.)
@@ -70,25 +70,25 @@ impl PrefixCache {
         Self::default()
     }
 
-    /// Returns the known blocks that a text begins with, in order: the longest run from
-    /// its start. At least one of its tokens is left to compute, because the next token
-    /// needs the logits of the last one.
+    /// Returns the cached blocks that a sequence begins with, in order: the longest run
+    /// from its start. At least one of its tokens is left to compute, because the next
+    /// token needs the logits of the last one.
     ///
     /// A block counts only if its tokens, its parent and its salt are those of the
-    /// text: equal hashes alone prove nothing.
+    /// sequence: equal hashes alone prove nothing.
     pub fn lookup(&self, tokens: &[u32], block_size: usize, salt: &str) -> Vec<u32> {
         let hashes = block_hashes(tokens, block_size, salt);
-        // task 22.2: Follow the chain of known blocks, and leave a token to compute
+        // task 22.2: Follow the chain of cached blocks, and leave a token to compute
         // <solution>
         let most = tokens.len().saturating_sub(1) / block_size;
         let mut found = Vec::new();
         let mut parent = None;
         for (hash, block) in hashes.iter().zip(tokens.chunks_exact(block_size)).take(most) {
-            let Some(known) = self.known.get(hash) else { break };
-            if known.tokens != block || known.parent != parent || known.salt != salt {
+            let Some(cached) = self.cached.get(hash) else { break };
+            if cached.tokens != block || cached.parent != parent || cached.salt != salt {
                 break;
             }
-            found.push(known.block);
+            found.push(cached.block);
             parent = Some(*hash);
         }
         found
@@ -98,28 +98,34 @@ impl PrefixCache {
     // part 2: keep and evict
 
     /// Records the full blocks of a sequence, as far as the cache holds them. `tokens`
-    /// is the whole text. A hash that is already known keeps its block. If it is known
-    /// for another text (other tokens, another parent or salt), nothing from there on
-    /// is recorded.
-    pub fn remember(&mut self, cache: &PagedCache, sequence: usize, tokens: &[u32], salt: &str) {
+    /// is the whole sequence. A hash that is already cached keeps its block. If it is
+    /// cached for another sequence (other tokens, another parent or salt), nothing from
+    /// there on is recorded.
+    pub fn cache_full_blocks(
+        &mut self,
+        cache: &PagedCache,
+        sequence: usize,
+        tokens: &[u32],
+        salt: &str,
+    ) {
         let Some(table) = cache.tables.get(&sequence) else { return };
         let held = &tokens[..table.len.min(tokens.len())];
         let hashes = block_hashes(held, cache.block_size, salt);
-        // task 22.4: Record each full block that isn't known yet
+        // task 22.4: Record each full block that isn't cached yet
         // <solution>
         let mut parent = None;
         let blocks = held.chunks_exact(cache.block_size);
         for ((hash, tokens), block) in hashes.into_iter().zip(blocks).zip(&table.blocks) {
-            let is_other = |known: &KnownBlock| {
-                known.tokens != tokens || known.parent != parent || known.salt != salt
+            let is_other = |cached: &CachedBlock| {
+                cached.tokens != tokens || cached.parent != parent || cached.salt != salt
             };
-            if self.known.get(&hash).is_some_and(is_other) {
-                break; // a collision: what follows would be found after the other text
+            if self.cached.get(&hash).is_some_and(is_other) {
+                break; // a collision: what follows would be found after the other sequence
             }
-            let is_new = !self.known.contains_key(&hash) && !self.hash_of.contains_key(block);
+            let is_new = !self.cached.contains_key(&hash) && !self.hash_of.contains_key(block);
             if is_new {
                 let (tokens, salt) = (tokens.to_vec(), salt.to_string());
-                self.known.insert(hash, KnownBlock { block: *block, tokens, parent, salt });
+                self.cached.insert(hash, CachedBlock { block: *block, tokens, parent, salt });
                 self.hash_of.insert(*block, hash);
             }
             parent = Some(hash);
@@ -136,7 +142,7 @@ impl PrefixCache {
         // <solution>
         for block in pool.free.iter().take(n) {
             if let Some(hash) = self.hash_of.remove(block) {
-                self.known.remove(&hash);
+                self.cached.remove(&hash);
             }
         }
         // </solution>
@@ -153,7 +159,7 @@ impl PrefixCache {
 /// Starts a sequence that holds these full blocks. A block in use gets one more
 /// holder. A free block is removed from the free list, wherever it stands there,
 /// and has one holder. Does nothing if there are no blocks.
-pub fn adopt(cache: &mut PagedCache, sequence: usize, blocks: Vec<u32>) {
+pub fn attach_prefix(cache: &mut PagedCache, sequence: usize, blocks: Vec<u32>) {
     if blocks.is_empty() {
         return;
     }
@@ -177,7 +183,7 @@ pub struct PrefixBatch<'a> {
     pub running: Vec<Sequence<'a>>,
     /// The cache.
     pub cache: PagedCache,
-    /// The known blocks.
+    /// The cached blocks.
     pub prefixes: PrefixCache,
     /// The number of positions computed so far.
     pub computed: usize,
@@ -190,11 +196,11 @@ impl<'a> PrefixBatch<'a> {
         Self { model, running: Vec::new(), cache, prefixes, computed: 0 }
     }
 
-    /// Adds a sequence, which starts with the longest known prefix of its prompt.
+    /// Adds a sequence, which starts with the longest cached prefix of its prompt.
     pub fn add(&mut self, sequence: Sequence<'a>) {
         let Sequence { tokens, request, .. } = &sequence;
         let blocks = self.prefixes.lookup(tokens, self.cache.block_size, &request.cache_salt);
-        adopt(&mut self.cache, request.id, blocks);
+        attach_prefix(&mut self.cache, request.id, blocks);
         self.prefixes.count(tokens.len(), self.cache.len_of(request.id));
         self.running.push(sequence);
     }
@@ -205,7 +211,7 @@ impl<'a> PrefixBatch<'a> {
     /// # Errors
     /// If the model fails, or the blocks run out.
     pub fn step(&mut self) -> Result<Vec<Token>> {
-        // task 22.6: Evict, run the line, remember, release
+        // task 22.6: Evict, run the line, cache full blocks, release
         // <solution>
         let mut line = Vec::new();
         let mut needed = 0;
@@ -217,14 +223,14 @@ impl<'a> PrefixBatch<'a> {
             line.push(NewTokens { sequence: id, start, ids: &tokens[start..] });
         }
         self.prefixes.evict(&self.cache.pool, needed);
-        let step = flat_step(self.model, &line)?;
+        let step = varlen_step(self.model, &line)?;
         let logits = self.model.forward(&step, &mut self.cache)?; // (1, sequences, V)
         let logits: Vec<Vec<f32>> = logits.squeeze(0)?.to_vec2()?;
         let mut tokens = Vec::new();
         for (sequence, logits) in self.running.iter_mut().zip(&logits) {
             let request = &sequence.request;
             let (id, salt) = (request.id, &request.cache_salt);
-            self.prefixes.remember(&self.cache, id, &sequence.tokens, salt);
+            self.prefixes.cache_full_blocks(&self.cache, id, &sequence.tokens, salt);
             tokens.push(sequence.advance(logits));
             if sequence.finish.is_some() {
                 self.cache.release(id);
@@ -237,7 +243,7 @@ impl<'a> PrefixBatch<'a> {
 }
 
 /// Returns the order in which waiting prompts should run, as indices: those with
-/// the longest known prefix first, so that their blocks are used before they are
+/// the longest cached prefix first, so that their blocks are used before they are
 /// evicted. Ties go in order of arrival (SGLang: longest prefix match). `waiting`
 /// has each prompt with its salt.
 pub fn longest_prefix_first(
@@ -245,14 +251,14 @@ pub fn longest_prefix_first(
     waiting: &[(&[u32], &str)],
     block_size: usize,
 ) -> Vec<usize> {
-    // task 22.7 (challenge): Put the prompts with the longest known prefix first
+    // task 22.7 (challenge): Put the prompts with the longest cached prefix first
     // <solution>
-    let known = |i: &usize| {
+    let cached = |i: &usize| {
         let (tokens, salt) = waiting[*i];
         prefixes.lookup(tokens, block_size, salt).len()
     };
     let mut order: Vec<usize> = (0..waiting.len()).collect();
-    order.sort_by_key(|i| std::cmp::Reverse(known(i)));
+    order.sort_by_key(|i| std::cmp::Reverse(cached(i)));
     order
     // </solution>
 }

@@ -1,26 +1,15 @@
 //! Day 23: a token budget. A step computes a bounded number of tokens: first the next token of each
-//! running text, then pieces of prompts. When the blocks run out, the youngest text returns its
-//! blocks and is computed again later.
+//! running sequence, then chunks of prompts. When the blocks run out, the youngest sequence returns
+//! its blocks and is computed again later.
 
 use candecode::day07_greedy::Sequence;
-use candecode::day21_pages::{flat_step, NewTokens, PagedCache};
-use candecode::day22_shared_prefixes::{adopt, PrefixCache};
+use candecode::day21_pages::{varlen_step, NewTokens, PagedCache};
+use candecode::day22_shared_prefixes::{attach_prefix, PrefixCache};
 use candecode::kit::{
-    CacheLoad, Model, Request, SchedulerInterface, SchedulerLoad, Token, Tokenizer,
+    CacheLoad, Chunk, Model, Request, SchedulerInterface, SchedulerLoad, Token, Tokenizer,
 };
 use candle_core::{bail, Result};
 use std::collections::VecDeque;
-
-/// One sequence's part of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scheduled {
-    /// The sequence's id.
-    pub sequence: usize,
-    /// The position of its first token in this step.
-    pub start: usize,
-    /// The number of its tokens in this step, at least one.
-    pub new: usize,
-}
 
 /// The bounds of a scheduler (vLLM `SchedulerConfig`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +30,7 @@ pub struct TokenScheduler<'a> {
     tokenizer: &'a Tokenizer,
     /// The pages.
     pub cache: PagedCache,
-    /// The known blocks. None: no prefix is shared.
+    /// The cached blocks. None: no prefix is shared.
     pub prefixes: Option<PrefixCache>,
     limits: Limits,
     /// Sequences that wait, in the order in which they will run.
@@ -104,9 +93,9 @@ impl<'a> TokenScheduler<'a> {
         // </solution>
     }
 
-    /// Returns how many tokens of a sequence the cache lacks: the rest of a prompt,
-    /// or the token that was chosen last.
-    fn lacks(&self, sequence: &Sequence) -> usize {
+    /// Returns the number of tokens whose keys and values the cache doesn't hold yet:
+    /// the rest of a prompt, or the token that was chosen last.
+    fn num_uncomputed(&self, sequence: &Sequence) -> usize {
         sequence.tokens.len() - self.cache.len_of(sequence.request.id)
     }
 
@@ -135,7 +124,7 @@ impl<'a> TokenScheduler<'a> {
     ///
     /// # Errors
     /// If the cache fails.
-    pub fn plan_running(&mut self, budget: usize) -> Result<Vec<Scheduled>> {
+    pub fn plan_running(&mut self, budget: usize) -> Result<Vec<Chunk>> {
         // task 23.3: Plan the oldest first, and preempt the youngest while blocks are missing
         // <solution>
         let mut plan = Vec::new();
@@ -143,7 +132,7 @@ impl<'a> TokenScheduler<'a> {
         let mut at = 0;
         while at < self.running.len() && left > 0 {
             let sequence = self.running[at].request.id;
-            let new = self.lacks(&self.running[at]).min(left);
+            let new = self.num_uncomputed(&self.running[at]).min(left);
             while at < self.running.len() && !self.has_blocks(sequence, new) {
                 self.preempt();
             }
@@ -158,18 +147,18 @@ impl<'a> TokenScheduler<'a> {
         // </solution>
     }
 
-    /// Plans the first pieces of waiting sequences, within `budget` tokens, while
+    /// Plans the first chunks of waiting sequences, within `budget` tokens, while
     /// fewer than `max_num_seqs` run and there are blocks. First come, first
     /// served: the first that doesn't fit ends the plan. A sequence that starts
-    /// runs from now on, and begins with the longest known prefix of its text.
+    /// runs from now on, and begins with the longest cached prefix of its tokens.
     ///
     /// A sequence starts only if there are blocks for all tokens that it has so far.
-    /// It takes only those for this piece. What the text may become isn't counted
+    /// It takes only those for this chunk. What the sequence may become isn't counted
     /// (vLLM `scheduler_reserve_full_isl`).
     ///
     /// # Errors
     /// If the cache fails.
-    pub fn plan_waiting(&mut self, budget: usize) -> Result<Vec<Scheduled>> {
+    pub fn plan_waiting(&mut self, budget: usize) -> Result<Vec<Chunk>> {
         // task 23.4: Start waiting sequences while tokens, places and blocks are left
         // <solution>
         let mut plan = Vec::new();
@@ -178,8 +167,8 @@ impl<'a> TokenScheduler<'a> {
             let Some(sequence) = self.waiting.pop_front() else { break };
             self.start_with_prefix(&sequence);
             let id = sequence.request.id;
-            let lacks = self.lacks(&sequence);
-            if !self.has_blocks(id, lacks) {
+            let uncomputed = self.num_uncomputed(&sequence);
+            if !self.has_blocks(id, uncomputed) {
                 self.cache.release(id);
                 self.waiting.push_front(sequence);
                 break;
@@ -187,7 +176,7 @@ impl<'a> TokenScheduler<'a> {
             if let Some(prefixes) = &mut self.prefixes {
                 prefixes.count(sequence.tokens.len(), self.cache.len_of(id));
             }
-            let new = lacks.min(left);
+            let new = uncomputed.min(left);
             plan.push(self.take(id, new)?);
             left -= new;
             self.running.push(sequence);
@@ -203,21 +192,21 @@ impl<'a> TokenScheduler<'a> {
 
     /// Takes the blocks for the next `new` tokens of a sequence, and returns its part
     /// of the plan.
-    fn take(&mut self, sequence: usize, new: usize) -> Result<Scheduled> {
+    fn take(&mut self, sequence: usize, new: usize) -> Result<Chunk> {
         let start = self.cache.len_of(sequence);
         if let Some(prefixes) = &mut self.prefixes {
             prefixes.evict(&self.cache.pool, self.cache.blocks_needed(sequence, new));
         }
         self.cache.reserve(sequence, new)?;
-        Ok(Scheduled { sequence, start, new })
+        Ok(Chunk { sequence, start, new })
     }
 
-    /// Starts a sequence with the longest known prefix of its text.
+    /// Starts a sequence with the longest cached prefix of its tokens.
     fn start_with_prefix(&mut self, sequence: &Sequence) {
         let Sequence { tokens, request, .. } = sequence;
         if let Some(prefixes) = &self.prefixes {
             let blocks = prefixes.lookup(tokens, self.cache.block_size, &request.cache_salt);
-            adopt(&mut self.cache, request.id, blocks);
+            attach_prefix(&mut self.cache, request.id, blocks);
         }
     }
 
@@ -226,14 +215,14 @@ impl<'a> TokenScheduler<'a> {
     ///
     /// # Errors
     /// If the cache fails.
-    pub fn schedule(&mut self) -> Result<Vec<Scheduled>> {
+    pub fn schedule(&mut self) -> Result<Vec<Chunk>> {
         // task 23.5: Spend the budget on running sequences, then on waiting ones
         // <solution>
         let budget = self.limits.max_num_batched_tokens;
         let preempted = self.num_preemptions;
         let mut plan = self.plan_running(budget)?;
         if self.num_preemptions == preempted {
-            let spent: usize = plan.iter().map(|scheduled| scheduled.new).sum();
+            let spent: usize = plan.iter().map(|chunk| chunk.new).sum();
             plan.extend(self.plan_waiting(budget - spent)?);
         }
         Ok(plan)
@@ -242,42 +231,42 @@ impl<'a> TokenScheduler<'a> {
 
     // part 2: tokens
 
-    /// Computes a plan in one flat step. Returns the logits after the last token of
+    /// Computes a plan in one varlen batch. Returns the logits after the last token of
     /// each sequence.
     ///
     /// # Errors
     /// If the model fails.
-    pub fn run(&mut self, plan: &[Scheduled]) -> Result<Vec<Vec<f32>>> {
+    pub fn run(&mut self, plan: &[Chunk]) -> Result<Vec<Vec<f32>>> {
         let mut line = Vec::new();
-        for Scheduled { sequence, start, new } in plan {
+        for Chunk { sequence, start, new } in plan {
             let tokens = self.running.iter().find(|running| running.request.id == *sequence);
             let Some(tokens) = tokens.map(|running| &running.tokens[*start..start + new]) else {
                 bail!("sequence {sequence} is scheduled but doesn't run")
             };
             line.push(NewTokens { sequence: *sequence, start: *start, ids: tokens });
         }
-        let step = flat_step(self.model, &line)?;
+        let step = varlen_step(self.model, &line)?;
         self.model.forward(&step, &mut self.cache)?.squeeze(0)?.to_vec2()
     }
 
     /// Turns the logits of a plan into tokens. A sequence whose tokens are all
-    /// computed now gets its next one; a piece of a prompt leads to none. Blocks
-    /// that are full are remembered. Sequences that end release their blocks and
+    /// computed now gets its next one; a chunk of a prompt leads to none. Full
+    /// blocks are cached. Sequences that end release their blocks and
     /// leave.
-    pub fn postprocess(&mut self, plan: &[Scheduled], logits: &[Vec<f32>]) -> Vec<Token> {
+    pub fn postprocess(&mut self, plan: &[Chunk], logits: &[Vec<f32>]) -> Vec<Token> {
         // task 23.6: Advance the sequences that are complete, and release those that end
         // <solution>
         let mut tokens = Vec::new();
-        for (scheduled, logits) in plan.iter().zip(logits) {
-            let id = scheduled.sequence;
+        for (chunk, logits) in plan.iter().zip(logits) {
+            let id = chunk.sequence;
             let running = self.running.iter_mut().find(|running| running.request.id == id);
             let Some(sequence) = running else { continue };
             if let Some(prefixes) = &mut self.prefixes {
                 let salt = &sequence.request.cache_salt;
-                prefixes.remember(&self.cache, id, &sequence.tokens, salt);
+                prefixes.cache_full_blocks(&self.cache, id, &sequence.tokens, salt);
             }
-            if scheduled.start + scheduled.new < sequence.tokens.len() {
-                continue; // a piece of a prompt
+            if chunk.start + chunk.new < sequence.tokens.len() {
+                continue; // a chunk of a prompt
             }
             tokens.push(sequence.advance(logits));
             if sequence.finish.is_some() {
@@ -290,7 +279,7 @@ impl<'a> TokenScheduler<'a> {
     }
 
     /// One step: schedule, run, postprocess. Returns the new tokens, which may be
-    /// none while a long prompt is computed piece by piece.
+    /// none while a long prompt is computed chunk by chunk.
     ///
     /// # Errors
     /// If the model fails. All sequences are lost then, and the cache is empty.
@@ -368,18 +357,18 @@ impl<'a> SchedulerInterface<'a> for TokenScheduler<'a> {
     }
 }
 
-/// Divides a budget of tokens among prompts that lack `lacks[i]` tokens each, so
-/// that no prompt holds up the others (max-min fairness). All get the same share. A
-/// prompt that lacks less gets only what it lacks, and the rest is shared among the
-/// others, and so on. Tokens left over by the division go to the earlier prompts, one
-/// each.
-pub fn fair_shares(lacks: &[usize], budget: usize) -> Vec<usize> {
+/// Divides a budget of tokens among prompts with `uncomputed[i]` tokens left, so that
+/// no prompt holds up the others (max-min fairness). All get the same share. A prompt
+/// with fewer left gets only those, and the rest is shared among the others, and so on.
+/// Tokens left over by the division go to the earlier prompts, one each.
+pub fn fair_shares(uncomputed: &[usize], budget: usize) -> Vec<usize> {
     // task 23.8 (challenge): Divide the budget so that the smallest share is as large as can be
     // <solution>
-    let mut shares = vec![0; lacks.len()];
+    let mut shares = vec![0; uncomputed.len()];
     let mut left = budget;
     loop {
-        let open: Vec<usize> = (0..lacks.len()).filter(|i| shares[*i] < lacks[*i]).collect();
+        let open: Vec<usize> =
+            (0..uncomputed.len()).filter(|i| shares[*i] < uncomputed[*i]).collect();
         if open.is_empty() || left == 0 {
             return shares;
         }
@@ -391,7 +380,7 @@ pub fn fair_shares(lacks: &[usize], budget: usize) -> Vec<usize> {
             return shares;
         }
         for i in open {
-            let more = each.min(lacks[i] - shares[i]);
+            let more = each.min(uncomputed[i] - shares[i]);
             shares[i] += more;
             left -= more;
         }

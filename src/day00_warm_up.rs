@@ -33,7 +33,7 @@ pub fn embed(table: &Tensor, ids: &Tensor) -> Result<Tensor> {
 ///
 /// # Errors
 /// If the widths differ.
-pub fn score(table: &Tensor, hidden: &Tensor) -> Result<Tensor> {
+pub fn logits(table: &Tensor, hidden: &Tensor) -> Result<Tensor> {
     // task 0.3: Score each vector against every token of the vocabulary
     todo!("day 0, task 3: Score each vector against every token of the vocabulary")
 }

@@ -228,7 +228,7 @@ pub fn generate<'a>(
 /// # Errors
 /// If the prompt is empty, if an id is beyond the vocabulary, or if the pass is longer
 /// than the context.
-pub fn score(model: &dyn Model, prompt: &[u32], text: &[u32]) -> Result<Vec<f32>> {
+pub fn token_logprobs(model: &dyn Model, prompt: &[u32], text: &[u32]) -> Result<Vec<f32>> {
     // task 7.7 (challenge): Score a given text in one pass
     todo!("day 7, task 7: Score a given text in one pass")
 }

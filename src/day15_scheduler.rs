@@ -121,14 +121,14 @@ impl<'a> Scheduler<'a> {
         todo!("day 15, task 5: Admit requests while there is room")
     }
 
-    /// Runs one turn: admits requests, generates one token for every running row,
+    /// Runs one iteration: admits requests, generates one token for every running row,
     /// including new ones, and retires the rows that have ended. Returns all tokens of
-    /// the turn.
+    /// the iteration.
     ///
     /// # Errors
-    /// If the model fails. The tokens of the turn are lost, and the scheduler can't be
-    /// used again.
-    pub fn turn(&mut self) -> Result<Vec<Token>> {
+    /// If the model fails. The tokens of the iteration are lost, and the scheduler
+    /// can't be used again.
+    pub fn run_iteration(&mut self) -> Result<Vec<Token>> {
         // task 15.6: Admit, then make one step of the batch
         todo!("day 15, task 6: Admit, then make one step of the batch")
     }
@@ -139,23 +139,23 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// A text's stay in the batch, assuming that it uses all the tokens it's allowed.
+/// A sequence's stay in the batch, assuming that it uses all the tokens it's allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stay {
-    /// The maximum length of the text, in tokens, including its prompt.
+    /// The maximum length of the sequence, in tokens, including its prompt.
     pub max_len: usize,
-    /// The number of turns that the text is in the batch, at least 1. For a running
-    /// text, counted from this turn.
-    pub turns: usize,
+    /// The number of iterations that the sequence is in the batch, at least 1. For a
+    /// running sequence, counted from this iteration.
+    pub iterations: usize,
 }
 
 /// Backfilling: returns the queue index of the first request that can overtake without
 /// making the request at the front wait longer. None if there is no such request, or if
 /// the one at the front doesn't have to wait.
 ///
-/// All texts are assumed to use all the tokens they're allowed. A request that is
-/// admitted now is in the batch for its `turns`, starting with this one. In any turn, a
-/// request can be admitted if rows × longest is at most `bound`, as in
+/// All sequences are assumed to use all the tokens they're allowed. A request that is
+/// admitted now is in the batch for its `iterations`, starting with this one. In any
+/// iteration, a request can be admitted if rows × longest is at most `bound`, as in
 /// [`Scheduler::has_room`]. The request at the front fits alone.
 ///
 /// The rule is EASY backfilling (Lifka 1995), which supercomputers' batch schedulers
@@ -165,9 +165,9 @@ pub fn backfill(running: &[Stay], waiting: &[Stay], bound: usize) -> Option<usiz
     todo!("day 15, task 7: Find a request that may overtake without harm")
 }
 
-/// The interface for day 20's loop. A step is smaller than a turn, so that a first
-/// token doesn't have to wait for other prompts: it's one prefill if there is room, or
-/// else one pass.
+/// The interface for day 20's loop. A step is smaller than an iteration, so that a
+/// first token doesn't have to wait for other prompts: it's one prefill if there is
+/// room, or else one pass.
 impl<'a> SchedulerInterface<'a> for Scheduler<'a> {
     fn submit(&mut self, request: Request<'a>) -> Result<()> {
         Scheduler::submit(self, request)
@@ -200,7 +200,7 @@ impl<'a> SchedulerInterface<'a> for Scheduler<'a> {
 
 impl<'a> Scheduler<'a> {
     /// Prefills the first waiting request if there is room. If there isn't, makes a
-    /// step of the batch. It also makes that step if the prefilled text has already
+    /// step of the batch. It also makes that step if the prefilled sequence has already
     /// ended: otherwise a stream of one-token requests could stall the running rows.
     fn prefill_or_decode(&mut self) -> Result<Vec<Token>> {
         let mut tokens = Vec::new();

@@ -299,7 +299,7 @@ pub struct Sizes {
 
 impl Sizes {
     /// Returns the offset of a query, and of its result, in `(B, H, T, D)`.
-    pub fn place(&self, row: usize, head: usize, token: usize) -> usize {
+    pub fn offset(&self, row: usize, head: usize, token: usize) -> usize {
         ((row * self.heads + head) * self.new + token) * self.width
     }
 }
@@ -334,25 +334,25 @@ pub fn flash_attention(
     let attend = |(row, kv_head, tokens): &(usize, usize, Range<usize>)| {
         let mask = &masks[*row];
         let shared = row * sizes.kv_heads + kv_head;
-        let mut places = Vec::new();
+        let mut offsets = Vec::new();
         let mut queries = Vec::new();
         for head in kv_head * group..(kv_head + 1) * group {
             for token in tokens.clone() {
-                let place = sizes.place(*row, head, token);
-                places.push(place);
-                queries.push(Query { numbers: &q[place..][..sizes.width], token });
+                let offset = sizes.offset(*row, head, token);
+                offsets.push(offset);
+                queries.push(Query { numbers: &q[offset..][..sizes.width], token });
             }
         }
         let columns = mask.columns(tokens.start).start..mask.all;
         let attend = if sizes.new == 1 { attend_split } else { attend_tiles_on_vectors };
         let partials = attend(&queries, &keys[shared], &values[shared], mask, columns);
-        (places, partials)
+        (offsets, partials)
     };
     let done: Vec<(Vec<usize>, Vec<Partial>)> = blocks.par_iter().map(attend).collect();
     let mut out = vec![0.0; q.len()];
-    for (places, partials) in &done {
-        for (place, partial) in places.iter().zip(partials) {
-            partial.finish(&mut out[*place..][..sizes.width]);
+    for (offsets, partials) in &done {
+        for (offset, partial) in offsets.iter().zip(partials) {
+            partial.finish(&mut out[*offset..][..sizes.width]);
         }
     }
     out

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 /// One token of one choice, on its way to the client.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Piece {
+pub struct ChoiceToken {
     /// The number of the choice within its job. Choice `i` continues prompt `i / n`.
     pub index: usize,
     /// Tokens of this choice so far, including this one. OpenAI's `usage` counts every
@@ -38,7 +38,7 @@ pub enum JobError {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// One token of one choice.
-    Token(Piece),
+    Token(ChoiceToken),
     /// The job has failed. No more events follow.
     Failed(JobError),
 }
@@ -157,7 +157,7 @@ impl<'a> ServingLoop<'a> {
 
     /// Returns whether the scheduler can take another row: it has fewer than
     /// `max_batch`, waiting and running ones together.
-    pub fn has_place(&self) -> bool {
+    pub fn has_free_slot(&self) -> bool {
         self.scheduler.load().rows() < self.max_batch
     }
 
@@ -173,10 +173,10 @@ impl<'a> ServingLoop<'a> {
         todo!("day 20, task 2: Build the choice's request, and submit it under a new id")
     }
 
-    /// Sends each token to its row's client, as a [`Piece`]. Drops tokens whose row
-    /// isn't in `rows`: they belong to canceled choices. A token with an `error` isn't
-    /// sent; its row has failed, so the whole job fails with [`JobError::Failed`]. A
-    /// row is removed from `rows` with its last token.
+    /// Sends each token to its row's client, as a [`ChoiceToken`]. Drops tokens whose
+    /// row isn't in `rows`: they belong to canceled choices. A token with an `error`
+    /// isn't sent; its row has failed, so the whole job fails with
+    /// [`JobError::Failed`]. A row is removed from `rows` with its last token.
     pub fn deliver(&mut self, tokens: Vec<Token>) {
         // task 20.3: Count each token, and send it to the client of its row
         todo!("day 20, task 3: Count each token, and send it to the client of its row")
@@ -184,14 +184,14 @@ impl<'a> ServingLoop<'a> {
 
     /// Adds a job to the queue, or sends it [`JobError::Busy`] if `max_queue` jobs are
     /// already waiting. A job that doesn't have to wait is always accepted: the queue
-    /// is empty, and the scheduler [has a place](ServingLoop::has_place).
+    /// is empty, and the scheduler [has a slot](ServingLoop::has_free_slot).
     pub fn accept(&mut self, job: Job) {
         // task 20.4: Queue the job, or refuse it
         todo!("day 20, task 4: Queue the job, or refuse it")
     }
 
     /// Removes and returns the next job in the queue: the first that doesn't have its
-    /// share of the places yet. In a large batch no job gets all of them, so that the
+    /// share of the slots yet. In a large batch no job gets all of them, so that the
     /// next client doesn't have to wait until one of its rows ends. Also drops jobs
     /// from the queue whose clients have disconnected.
     fn take_turn(&mut self) -> Option<WaitingJob> {
@@ -205,16 +205,16 @@ impl<'a> ServingLoop<'a> {
         self.queue.remove(turn)
     }
 
-    /// Starts choices while the scheduler has a place. The jobs in the queue take turns
+    /// Starts choices while the scheduler has a slot. The jobs in the queue take turns
     /// (`take_turn`): each starts one choice and goes to the end of the queue, or
     /// leaves it if that was its last. So a job with 128 choices doesn't hold up a job
     /// with one.
     ///
     /// If a choice can't be started, its job fails with [`JobError::Invalid`], and the
-    /// place goes to the next job.
+    /// slot goes to the next job.
     pub fn feed(&mut self) {
-        // task 20.5: Fill the places, one choice per job in turn
-        todo!("day 20, task 5: Fill the places, one choice per job in turn")
+        // task 20.5: Fill the slots, one choice per job in turn
+        todo!("day 20, task 5: Fill the slots, one choice per job in turn")
     }
 
     /// Removes row `id` from `rows` and cancels it in the scheduler. Its client
@@ -251,27 +251,27 @@ impl<'a> ServingLoop<'a> {
         }
     }
 
-    /// Makes one turn: everything that must happen before a step of the scheduler, the
-    /// step, and everything that follows from its result. If the step fails, so does
-    /// every job that has rows (`fail_all`), and the loop carries on.
-    pub fn turn(&mut self) {
-        // task 20.9: Make one turn, and survive a failed step
-        todo!("day 20, task 9: Make one turn, and survive a failed step")
+    /// Makes one step: everything that must happen before the scheduler's step, that
+    /// step, and everything that follows from its result. If the scheduler fails, so
+    /// does every job that has rows (`fail_all`), and the loop carries on.
+    pub fn step(&mut self) {
+        // task 20.9: Make one step, and survive a failure of the scheduler's
+        todo!("day 20, task 9: Make one step, and survive a failure of the scheduler's")
     }
 
     /// Runs until every sender of `jobs` has been dropped and the last row has ended.
     ///
-    /// Between two turns it accepts all jobs that have arrived, and calls
+    /// Between two steps it accepts all jobs that have arrived, and calls
     /// [`ServingLoop::feed`] after each of them, so that a job counts against the queue
-    /// only if no place is free. While there is nothing to do
+    /// only if no slot is free. While there is nothing to do
     /// ([`ServingLoop::is_idle`]), it blocks until the next job arrives.
     ///
     /// Once the last sender has been dropped, the server is shutting down: jobs that
     /// haven't started are refused (`refuse_waiting`), and all others are finished.
-    /// Calls `after_turn` after each turn.
-    pub fn run(&mut self, jobs: &Receiver<Job>, mut after_turn: impl FnMut(&Self)) {
-        // task 20.10: Accept jobs, make turns, and shut down gracefully
-        todo!("day 20, task 10: Accept jobs, make turns, and shut down gracefully")
+    /// Calls `after_step` after each step.
+    pub fn run(&mut self, jobs: &Receiver<Job>, mut after_step: impl FnMut(&Self)) {
+        // task 20.10: Accept jobs, make steps, and shut down gracefully
+        todo!("day 20, task 10: Accept jobs, make steps, and shut down gracefully")
     }
 
     /// Removes jobs that haven't started from the queue, and sends them
@@ -287,20 +287,20 @@ impl<'a> ServingLoop<'a> {
     }
 }
 
-/// Returns an upper bound for the number of turns until the next choice to arrive can
-/// start: 0 if a place is free. (Times the length of a turn, it would make an honest
+/// Returns an upper bound for the number of steps until the next choice to arrive can
+/// start: 0 if a slot is free. (Times the length of a step, it would make an honest
 /// `Retry-After`.)
 ///
 /// `running` has the tokens that each running row may still generate, and `queued`
 /// those of each choice ahead of the newcomer in the queue, in the order in which they
-/// start. In every turn, each running row generates one token. A row that has generated
-/// all of its tokens frees its place for the next choice, which starts with the next
-/// turn. `places` is the number of rows that can run at once. It's at least 1, and
+/// start. In every step, each running row generates one token. A row that has generated
+/// all of its tokens frees its slot for the next choice, which starts with the next
+/// step. `slots` is the number of rows that can run at once. It's at least 1, and
 /// never less than the number of rows that are running.
 ///
 /// The work must depend on the number of rows and choices, and not on how many tokens
 /// they have.
-pub fn turns_until_place(running: &[usize], queued: &[usize], places: usize) -> usize {
-    // task 20.11 (challenge): Predict when a place will be free
-    todo!("day 20, task 11: Predict when a place will be free")
+pub fn steps_until_slot(running: &[usize], queued: &[usize], slots: usize) -> usize {
+    // task 20.11 (challenge): Predict when a slot will be free
+    todo!("day 20, task 11: Predict when a slot will be free")
 }

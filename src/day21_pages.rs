@@ -68,17 +68,17 @@ pub struct BlockTable {
 }
 
 impl BlockTable {
-    /// Returns the slot of a position: `block · block_size`, plus its place in the
+    /// Returns the slot of a position: `block · block_size`, plus its offset in the
     /// block (vLLM `slot_mapping`).
     pub fn slot(&self, position: usize, block_size: usize) -> u32 {
-        // task 21.3: Find the block of a position, and its place in that block
-        todo!("day 21, task 3: Find the block of a position, and its place in that block")
+        // task 21.3: Find the block of a position, and its offset in that block
+        todo!("day 21, task 3: Find the block of a position, and its offset in that block")
     }
 }
 
 /// Keys and values of many sequences, in blocks from one pool.
 ///
-/// A sequence is known by an id. The flat steps of task 21.5 name their sequences
+/// A sequence is known by an id. The varlen batches of task 21.5 name their sequences
 /// (`Chunk::sequence`). The loops of days 10 and 11 send plain rows instead, without
 /// padding. Row `i` then belongs to sequence `rows[i]`, and those loops never notice
 /// the pages.
@@ -130,13 +130,13 @@ impl PagedCache {
     /// Makes room for `new` more positions of a sequence, which need not exist yet: its
     /// table gets the blocks that are missing, and its `len` grows by `new`. The new
     /// positions are written next, so a block that they share with another sequence is
-    /// replaced by a copy first ([`PagedCache::own_last_block`]).
+    /// replaced by a copy first ([`PagedCache::copy_on_write`]).
     ///
     /// # Errors
     /// If too few blocks are free. Then nothing has changed.
     pub fn reserve(&mut self, sequence: usize, new: usize) -> Result<()> {
         self.require_free(self.blocks_needed(sequence, new))?;
-        self.own_last_block(sequence)?;
+        self.copy_on_write(sequence)?;
         let table = self.tables.entry(sequence).or_default();
         // task 21.4: Take the missing blocks, and count the new positions
         todo!("day 21, task 4: Take the missing blocks, and count the new positions")
@@ -187,7 +187,7 @@ impl PagedCache {
             return Ok(chunks.clone());
         }
         if step.mask.is_some() {
-            bail!("a paged cache has no padding and takes no mask; use a flat step")
+            bail!("a paged cache has no padding and takes no mask; use a varlen batch")
         }
         let (rows, new) = step.ids.dims2()?;
         if self.tables.is_empty() {
@@ -208,9 +208,9 @@ impl Cache for PagedCache {
     /// none gets any.
     fn begin(&mut self, step: &Step) -> Result<()> {
         let chunks = self.chunks_of(step)?;
-        let lacks =
+        let missing =
             |chunk: &Chunk| (chunk.start + chunk.new).saturating_sub(self.len_of(chunk.sequence));
-        let more: Vec<usize> = chunks.iter().map(lacks).collect();
+        let more: Vec<usize> = chunks.iter().map(missing).collect();
         let (mut needed, mut writers) = (0, BTreeMap::<u32, u32>::new());
         for (Chunk { sequence, .. }, more) in
             chunks.iter().zip(&more).filter(|(_, more)| **more > 0)
@@ -303,14 +303,14 @@ pub struct NewTokens<'a> {
     pub ids: &'a [u32],
 }
 
-/// Makes a flat step: the new tokens of all sequences in one row, one sequence after
+/// Makes a varlen batch: the new tokens of all sequences in one row, one sequence after
 /// the other, each token at its own position. Returns logits for the last token of each
 /// sequence, `(1, sequences, V)`.
 ///
 /// # Errors
 /// If there are no tokens, an id or a position doesn't fit the model, or a sequence
 /// occurs twice.
-pub fn flat_step(model: &dyn Model, sequences: &[NewTokens]) -> Result<Step> {
+pub fn varlen_step(model: &dyn Model, sequences: &[NewTokens]) -> Result<Step> {
     // task 21.5: Build one row, with every sequence's own positions
     todo!("day 21, task 5: Build one row, with every sequence's own positions")
 }
@@ -373,17 +373,17 @@ pub fn paged_attention(
     }
     let attend = |(token, kv_head, block_table, visible): (usize, usize, &[u32], usize)| {
         let heads = kv_head * group..(kv_head + 1) * group;
-        let places: Vec<usize> = heads.map(|head| sizes.place(0, head, token)).collect();
-        let query = |place: &usize| Query { numbers: &q[*place..][..sizes.width], token: 0 };
-        let queries: Vec<Query> = places.iter().map(query).collect();
+        let offsets: Vec<usize> = heads.map(|head| sizes.offset(0, head, token)).collect();
+        let query = |offset: &usize| Query { numbers: &q[*offset..][..sizes.width], token: 0 };
+        let queries: Vec<Query> = offsets.iter().map(query).collect();
         let gathered = attend_blocks(&queries, keys, values, block_table, visible, kv_head, &shape);
-        (places, gathered)
+        (offsets, gathered)
     };
     let done: Vec<_> = work.into_par_iter().map(attend).collect();
     let mut out = vec![0.0; q.len()];
-    for (places, gathered) in done {
-        for (place, partial) in places.into_iter().zip(gathered) {
-            partial.finish(&mut out[place..place + sizes.width]);
+    for (offsets, gathered) in done {
+        for (offset, partial) in offsets.into_iter().zip(gathered) {
+            partial.finish(&mut out[offset..offset + sizes.width]);
         }
     }
     out
@@ -470,12 +470,12 @@ impl PagedCache {
     }
 
     /// Makes sure that a sequence can write its next position without changing another
-    /// one's text: if the block of that position is shared, the table names a copy from
+    /// one: if the block of that position is shared, the table names a copy from
     /// now on (copy-on-write).
     ///
     /// # Errors
     /// If no block is free.
-    pub fn own_last_block(&mut self, sequence: usize) -> Result<()> {
+    pub fn copy_on_write(&mut self, sequence: usize) -> Result<()> {
         if self.shared_last(sequence).is_none() {
             return Ok(());
         }
@@ -530,7 +530,7 @@ impl Batch for PagedCache {
     }
 
     fn join(&mut self, _other: &dyn Batch) -> Result<()> {
-        bail!("a paged cache needs no join: put the new sequence into the next flat step")
+        bail!("a paged cache needs no join: put the new sequence into the next varlen batch")
     }
 
     fn trim(&mut self, front: usize) -> Result<()> {
@@ -569,7 +569,7 @@ impl<'a> PagedBatch<'a> {
             let start = self.cache.len_of(id);
             line.push(NewTokens { sequence: id, start, ids: &tokens[start..] });
         }
-        let step = flat_step(self.model, &line)?;
+        let step = varlen_step(self.model, &line)?;
         let logits = self.model.forward(&step, &mut self.cache)?; // (1, sequences, V)
         let logits: Vec<Vec<f32>> = logits.squeeze(0)?.to_vec2()?;
         let mut tokens = Vec::new();
@@ -637,7 +637,7 @@ fn share_prompts(batch: &mut PagedBatch, pairs: &[(usize, usize)]) -> Result<()>
             let Some(sequence) = batch.running.iter().find(of_first) else { continue };
             let ids = &sequence.tokens[..sequence.tokens.len() - 1];
             let prompt = NewTokens { sequence: *first, start: 0, ids };
-            batch.model.forward(&flat_step(batch.model, &[prompt])?, &mut batch.cache)?;
+            batch.model.forward(&varlen_step(batch.model, &[prompt])?, &mut batch.cache)?;
         }
         batch.cache.fork(*first, *other);
     }

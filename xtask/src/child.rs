@@ -108,7 +108,7 @@ fn forward(pipe: impl Read + Send + 'static, is_error: bool, to: Sender<(bool, S
 }
 
 /// Converts an exit status.
-fn end_of(status: ExitStatus) -> End {
+pub fn end_of(status: ExitStatus) -> End {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         let words = match signal {

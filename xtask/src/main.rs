@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 /// Lists all commands on one screen: the everyday ones, and the others under a second heading.
 fn help() -> String {
     let mut text = "cargo xtask COMMAND (with --help: its flags)\n\n".to_string();
-    for command in Cli::command().get_subcommands() {
+    for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
         if command.get_name() == commands::FIRST_OF_MORE {
             text += "\nMore:\n";
         }
@@ -55,11 +55,14 @@ fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let name = arguments.get(1).map(|name| name.to_string_lossy().into_owned());
     let now: &[&str] = match name.as_deref().unwrap_or_default() {
+        "teeth" => &["mistakes", "--"], // its name before the first release
         "give" => &["reset", "--ref"],
         "restore" => &["reset", "--undo"],
         "watch" => &["check", "--watch"],
         "progress" => &["list"],
-        name @ ("run" | "chat" | "serve" | "compare" | "bench" | "hunt" | "teeth") => &[name, "--"],
+        name @ ("run" | "chat" | "serve" | "compare" | "bench" | "hunt" | "mistakes") => {
+            &[name, "--"]
+        }
         _ => return arguments,
     };
     arguments.splice(1..2, now.iter().map(OsString::from));

@@ -4,7 +4,7 @@ mod common;
 
 use common::Fake;
 
-const HINTS: &str = r#"
+const HINTS0: &str = r#"
 ["0.1"]
 question = "Which number?"
 idea = '''
@@ -16,7 +16,9 @@ fn one() {
     …
 }
 '''
+"#;
 
+const HINTS1: &str = r#"
 ["1.1"]
 question = "q"
 idea = "i"
@@ -30,7 +32,8 @@ shape = "s2"
 
 fn course() -> Fake {
     let fake = Fake::new();
-    fake.write("xtask/hints.toml", HINTS);
+    fake.write("tests/day00_one/hints.toml", HINTS0);
+    fake.write("tests/day01_two/hints.toml", HINTS1);
     fake
 }
 
@@ -93,14 +96,15 @@ fn the_hint_is_for_the_first_unfinished_task() {
 #[test]
 fn missing_or_malformed_hints_are_reported() {
     let fake = course();
-    fake.write("xtask/hints.toml", &HINTS.replace("idea = \"i\"", ""));
+    fake.write("tests/day01_two/hints.toml", &HINTS1.replace("idea = \"i\"", ""));
     let (_, err, code) = fake.say(&["hint", "1.1", "--more"]);
     assert!(code == 0 && err.is_empty(), "the question: {err}");
     let (_, err, code) = fake.say(&["hint", "1.1", "--more"]);
-    assert_eq!((err.as_str(), code), ("error: xtask/hints.toml: task 1.1 has no `idea`\n", 1));
-    fake.write("xtask/hints.toml", "[");
+    let words = "error: tests/day01_two/hints.toml: task 1.1 has no `idea`\n";
+    assert_eq!((err.as_str(), code), (words, 1));
+    fake.write("tests/day00_one/hints.toml", "[");
     let (_, err, code) = fake.say(&["hint"]);
-    assert!(err.starts_with("error: xtask/hints.toml: ") && code == 1, "{err}");
+    assert!(err.starts_with("error: tests/day00_one/hints.toml: ") && code == 1, "{err}");
 }
 
 #[test]
@@ -136,7 +140,7 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
     assert!(out.contains("1 of 2 days yours, 3 of 3 tasks;"), "{out}");
     assert!(out.ends_with("\nEvery core task is done.\n"), "{out}");
 
-    fake.write("tests/oracle/day00.json", "{}");
+    fake.write("tests/day00_one/oracle.json", "{}");
     assert!(fake.say(&["list", "day0"]).0.contains("? not checked       0.1"), "a golden changed");
     fake.write("src/day00_one.rs", "pub fn one() -> u32 { x }");
     fake.say(&["check", "day0"]);

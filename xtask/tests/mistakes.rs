@@ -6,32 +6,31 @@ use common::Fake;
 
 /// Day 0's checks: a failing one reads its diagnosis from the record, if there is one. The program of
 /// known mistakes does what a file beside the course says.
-const TESTS: &str = r##"
-#[allow(unused_imports)]
-use candecode::*;
+const CHECKS: &str = r##"
+#[cfg(not(feature = "mine"))]
+use candecode::day00_one;
 #[cfg(feature = "mine")]
 #[allow(dead_code)]
-#[path = "../src/day00_one.rs"]
+#[path = "../../src/day00_one.rs"]
 mod day00_one;
+checks! {
+    day00_one:
+    0.1: is_one;
+}
 
-#[test]
-fn task_0_1_is_one() {
-    if crate::day00_one::one() == 1 {
-        return check("task_0_1_is_one", || true);
+fn is_one() -> Outcome {
+    if day00_one::one() == 1 {
+        return right(true);
     }
     let record = std::env::var("CANDECODE_RECORD").ok();
     let record = record.map(|path| std::fs::read_to_string(path).unwrap());
     let known = record.is_some_and(|text| text.contains("it is 2"));
     let diagnosis = if known { "  this is what you get: it is 2\\n" } else { "" };
-    let message = format!("task 0.1 · is one\\n  got    2\\n{diagnosis}");
-    let line = format!(r#"{{"test":"task_0_1_is_one","status":"failed","message":"{message}"}}"#);
-    tell(&line);
-    panic!();
+    ("failed", format!("task 0.1 · is one\\n  got    2\\n{diagnosis}"))
 }
 
 #[cfg(mistakes)]
-#[test]
-fn teeth_every_known_mistake_is_caught_and_named() {
+fn main() {
     let how = std::fs::read_to_string("how").unwrap_or_default();
     std::fs::write("how", format!("{how}ran ")).unwrap();
     match how.trim() {
@@ -39,7 +38,7 @@ fn teeth_every_known_mistake_is_caught_and_named() {
         "wait" => std::thread::sleep(std::time::Duration::from_secs(5)),
         _ => {}
     }
-    tell(r#"{"teeth":"mistake","name":"two","caught":[],"alone":[],"words":"it is 2"}"#);
+    send(r#"{"row":"mistake","name":"two","caught":[],"alone":[],"words":"it is 2"}"#);
 }
 "##;
 
@@ -48,11 +47,9 @@ const RECORD: &str = "target/candecode/records/day00_one.jsonl";
 /// A course whose reader has made the mistake that is known.
 fn mistaken() -> Fake {
     let fake = Fake::new();
-    let report = fake.read("tests/day00_one.rs");
-    let report = &report[..report.find("#[allow(unused_imports)]").unwrap()];
-    fake.write("tests/day00_one.rs", &format!("{report}{TESTS}"));
+    fake.write("tests/day00_one/checks.rs", &format!("{}{CHECKS}", common::FRAME));
     let mistake = "[[mistake]]\nname = \"two\"\nfind = \"    1\"\nreplace = \"    2\"\n";
-    fake.write("tests/mistakes/day00.toml", &format!("{mistake}diagnosis = \"it is 2\"\n"));
+    fake.write("tests/day00_one/mistakes.toml", &format!("{mistake}diagnosis = \"it is 2\"\n"));
     fake.solve("day00_one.rs", |source| source.replace("    1\n", "    2\n"));
     fake
 }
@@ -133,8 +130,11 @@ fn ctrl_c_stops_the_mistake_search_but_keeps_the_result() {
 #[cfg(unix)]
 fn watch_continues_if_known_mistakes_cannot_be_applied() {
     let fake = mistaken();
-    let mistakes = fake.read("tests/mistakes/day00.toml");
-    fake.write("tests/mistakes/day00.toml", &mistakes.replace("find = \"    1\"", "find = \"7\""));
+    let mistakes = fake.read("tests/day00_one/mistakes.toml");
+    fake.write(
+        "tests/day00_one/mistakes.toml",
+        &mistakes.replace("find = \"    1\"", "find = \"7\""),
+    );
     let mut session = common::Session::open(&fake, "watch");
     session.sees("waiting for a save of src/day00_one.rs");
     session.sees("Comparing with the known mistakes");

@@ -9,7 +9,7 @@ const SCORES: &str = "target/candecode/scores.jsonl";
 /// A course with the texts that transformers would write.
 fn course() -> Fake {
     let fake = Fake::new();
-    fake.write("tests/oracle/day15.json", r#"{"trace": {"texts": [[2], [1]]}}"#);
+    fake.write("tests/day15_scheduler/oracle.json", r#"{"trace": {"texts": [[2], [1]]}}"#);
     fake
 }
 

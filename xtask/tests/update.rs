@@ -286,3 +286,40 @@ fn update_reports_a_folder_that_is_not_a_clone() {
     let (_, err, code) = Fake::new().say(&["update"]);
     assert!(err.contains("isn't a clone (a downloaded archive?)") && code == 1, "{err}");
 }
+
+/// A begun day that lacks a function is named, and one command appends it, once.
+#[test]
+fn migrate_appends_functions_that_the_course_has_added() {
+    let course = Clone::new();
+    course.moves(|source| {
+        source.replace("/// Four.", &format!("{THREE}\n/// Four.")).replace("twice one", "x_times")
+    });
+    let (mine, stub) = (&course.mine, course.upstream.read(DAY));
+    mine.write(DAY, MINE);
+    let note =
+        "src/day01_two.rs lacks functions that are new (three)\n`cargo xtask migrate` brings \
+                your days up to date, and keeps copies\n";
+    assert!(!mine.say(&["list"]).1.contains("migrate"), "the course hasn't moved yet");
+    let (out, err, code) = mine.say(&["update"]);
+    assert!(err.contains(note) && code == 0, "{out}{err}");
+    assert!(mine.say(&["list"]).1.contains(note));
+
+    let (out, err, code) = mine.say(&["migrate"]);
+    let said = "day 1: at the end of the file, new: three\nYour old files are kept; `cargo xtask reset --undo ";
+    assert!(out.starts_with(said) && code == 0, "{out}{err}");
+    let three = &stub[stub.find("/// Three.").unwrap()..stub.find("/// Four.").unwrap()];
+    assert_eq!(mine.read(DAY), format!("{MINE}\n{}\n", three.trim_end()));
+    let date = out.rsplit("--undo ").next().unwrap().split('`').next().unwrap();
+    let again = "Up to date: no old names, and no missing functions.\n";
+    assert_eq!(mine.say(&["migrate", "day1"]).0, again);
+    assert!(!mine.say(&["list"]).1.contains("migrate"));
+    assert_eq!(mine.say(&["reset", "--undo", date]).2, 0);
+    assert_eq!(mine.read(DAY), MINE);
+
+    let broken = MINE.replace("a + b", "(a + b");
+    mine.write(DAY, &broken);
+    let (out, err, code) = mine.say(&["migrate"]);
+    let words = "error: src/day01_two.rs: its brackets don't match; nothing was changed\n";
+    assert_eq!((out.as_str(), err.as_str(), code), ("", words, 1));
+    assert_eq!(mine.read(DAY), broken);
+}

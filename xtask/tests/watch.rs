@@ -53,7 +53,7 @@ fn watch_reports_another_days_error_and_notices_its_fix() {
 fn each_watch_key_runs_its_command() {
     let fake = Fake::new();
     let hint = "question = \"which?\"\nidea = \"that\"\nshape = \"x\"\n";
-    fake.write("xtask/hints.toml", &format!("[\"1.1\"]\n{hint}"));
+    fake.write("tests/day01_two/hints.toml", &format!("[\"1.1\"]\n{hint}"));
     fake.solve("day01_two.rs", |source| source.replace("one() + one()", "one() + 2"));
     let mut session = Session::open(&fake, "watch day1");
     session.sees("✗ 2 failed");
@@ -68,7 +68,7 @@ fn each_watch_key_runs_its_command() {
     session.send("n");
     session.sees("✗ failed            1.2");
     session.send("h");
-    session.sees("error: xtask/hints.toml: task 1.2 has no `question`");
+    session.sees("error: tests/day01_two/hints.toml: task 1.2 has no `question`");
     session.send("l");
     session.sees("0 of 2 days yours, 0 of 3 tasks");
     session.send("n");

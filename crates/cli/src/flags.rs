@@ -1,12 +1,12 @@
 //! The flags of the `candecode` command, and the rules that clap checks. The names are those that
 //! other engines use.
 
-use candecode::kit::{device, pages, QuantType};
+use candecode::kit::{device, pages, EarlyStopping, QuantType};
 use candecode_engine::generation_config::Settings;
 use candecode_engine::loops::{self, Loop};
 use candecode_engine::operations::Kernels;
 use candecode_engine::score::TraceLoop;
-use candecode_engine::CacheName;
+use candecode_engine::CacheKind;
 use candecode_formats::hub::DEFAULT_MODEL;
 use candle_core::DType;
 use clap::builder::{ArgPredicate, NonEmptyStringValueParser, PossibleValue};
@@ -168,12 +168,13 @@ pub struct Args {
     /// When beam search may stop: true, false or never
     #[arg(
         long,
+        value_parser = early_stopping(),
         value_name = "WHEN",
         default_value = "false",
         requires = "num_beams",
         help_heading = "Beams"
     )]
-    pub early_stopping: Early,
+    pub early_stopping: EarlyStopping,
     /// Draft with this smaller model, which must have the same tokenizer: a name, a folder or
     /// owner/repo
     #[arg(long, value_name = "NAME", help_heading = "Speculation")]
@@ -264,7 +265,7 @@ pub struct Args {
     pub no_cache: bool,
     /// The kind of KV cache
     #[arg(long, value_name = "KIND", help_heading = "Cache")]
-    pub cache: Option<CacheName>,
+    pub cache: Option<CacheKind>,
     /// Positions per block of a paged cache: a divisor of 64 [default: 16]
     #[arg(long, value_name = "N", value_parser = pages::parse_block_size, help_heading = "Cache")]
     pub block_size: Option<usize>,
@@ -423,7 +424,7 @@ impl Args {
     }
 
     /// Returns the cache for this loop. None: no cache.
-    pub fn cache(&self, day_loop: &Loop) -> Option<CacheName> {
+    pub fn cache(&self, day_loop: &Loop) -> Option<CacheKind> {
         if self.no_cache {
             None
         } else {
@@ -480,6 +481,23 @@ fn quant_type() -> impl TypedValueParser<Value = QuantType> {
     PossibleValuesParser::new(names).map(|name| match &*name {
         "q8_0" => QuantType::Q8_0,
         _ => QuantType::Q4_0,
+    })
+}
+
+/// Parses a value of `--early-stopping`.
+fn early_stopping() -> impl TypedValueParser<Value = EarlyStopping> {
+    let names = [
+        PossibleValue::new("true").help("Stop as soon as there are enough finished texts"),
+        PossibleValue::new("false").help(
+            "Stop when the best running text, at its current length, can't beat the worst finished \
+             one",
+        ),
+        PossibleValue::new("never").help("Stop when it couldn't at any length"),
+    ];
+    PossibleValuesParser::new(names).map(|name| match &*name {
+        "true" => EarlyStopping::True,
+        "never" => EarlyStopping::Never,
+        _ => EarlyStopping::False,
     })
 }
 
@@ -578,17 +596,6 @@ pub enum RngKind {
     Torch,
     /// ChaCha, with one stream per request.
     Chacha,
-}
-
-/// `--early-stopping`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Early {
-    /// Stop as soon as there are enough finished texts.
-    True,
-    /// Stop when the best running text, at its current length, can't beat the worst finished one.
-    False,
-    /// Stop when it couldn't at any length.
-    Never,
 }
 
 /// `--past-context`.

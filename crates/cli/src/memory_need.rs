@@ -5,11 +5,11 @@ use candecode::kit::device::activation_dtype;
 use candecode::kit::ModelConfig;
 use candecode_engine::loops::Loop;
 use candecode_engine::memory_check::Need;
-use candecode_engine::{operations, CacheKind, CacheName};
+use candecode_engine::{operations, CacheConfig, CacheKind};
 use candle_core::{DType, Device};
 
-/// Returns the memory that this loop needs with these flags. Each model comes with its average number of bytes per
-/// weight.
+/// Returns the memory that this loop needs with these flags. Each model comes with its average
+/// number of bytes per weight.
 pub fn need<'a>(
     args: &Args,
     day_loop: &Loop,
@@ -26,8 +26,8 @@ pub fn need<'a>(
         prompt: prompts.iter().map(Vec::len).max().unwrap_or(0),
         new: args.max_new_tokens(),
         cache: args.cache(day_loop).map(|name| match name {
-            CacheName::Static => CacheKind::Static(models[0].0.max_position_embeddings),
-            _ => CacheKind::Dynamic, // the others grow, and a paged one has its pool below
+            CacheKind::Static => CacheConfig::Static(models[0].0.max_position_embeddings),
+            _ => CacheConfig::Dynamic, // the others grow, and a paged one has its pool below
         }),
         pool: args.num_blocks.map(|blocks| blocks.saturating_mul(args.block_size())),
         holds_scores: !device.is_cpu() || operations::choose(args.kernels, device).holds_scores(),

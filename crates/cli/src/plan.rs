@@ -1,15 +1,15 @@
 //! From flags to the loop that runs and its settings. Nothing is loaded yet. Rules about
 //! combinations of flags alone are in [`flags`](crate::flags), where clap checks them.
 
-use crate::flags::{Args, Early, PastContextName, RngKind};
+use crate::flags::{Args, PastContextName, RngKind};
 use crate::text_input;
 use anyhow::{ensure, Result};
 use candecode::kit::error::{quoted, shown, usage};
 use candecode::kit::note::note;
-use candecode::kit::{BeamParams, EarlyStopping, PastContext, SamplingParams};
+use candecode::kit::{BeamParams, PastContext, SamplingParams};
 use candecode_engine::loops::{Ability, Ask, Loop};
 use candecode_engine::operations::Kernels;
-use candecode_engine::{requests, CacheName};
+use candecode_engine::{requests, CacheKind};
 use candecode_formats::hub;
 use candle_core::DType;
 
@@ -52,10 +52,10 @@ fn asks(args: &Args, prompts: usize) -> Vec<Ask> {
         (together, SEVERAL_PROMPTS, Ability::Batches),
         (args.chat, "--chat", Ability::Chat),
         (no_cache, "--no-cache", Ability::NoCache),
-        (cache(CacheName::Dynamic), "--cache dynamic", Ability::Cache(CacheName::Dynamic)),
-        (cache(CacheName::Static), "--cache static", Ability::Cache(CacheName::Static)),
-        (cache(CacheName::Sliding), "--cache sliding", Ability::Cache(CacheName::Sliding)),
-        (cache(CacheName::Paged), "--cache paged", Ability::Cache(CacheName::Paged)),
+        (cache(CacheKind::Dynamic), "--cache dynamic", Ability::Cache(CacheKind::Dynamic)),
+        (cache(CacheKind::Static), "--cache static", Ability::Cache(CacheKind::Static)),
+        (cache(CacheKind::Sliding), "--cache sliding", Ability::Cache(CacheKind::Sliding)),
+        (cache(CacheKind::Paged), "--cache paged", Ability::Cache(CacheKind::Paged)),
         (warm, "--temperature", Ability::Sampling),
         (args.top_k.is_some(), "--top-k", Ability::Sampling),
         (args.top_p.is_some(), "--top-p", Ability::Sampling),
@@ -91,7 +91,7 @@ fn check(args: &Args, day_loop: &Loop, params: &SamplingParams) -> Result<()> {
     let draws = draws || args.seed.is_some() || args.rng.is_some();
     let (beams, samples) = (args.num_beams(), args.num_return_sequences());
     let window = args.past_context == PastContextName::Window;
-    let paged = args.cache(day_loop) == Some(CacheName::Paged);
+    let paged = args.cache(day_loop) == Some(CacheKind::Paged);
     let on_metal = cfg!(feature = "metal") && args.device == "metal";
     let mine = args.kernels == Some(Kernels::Mine);
     let reads = matches!(args.dtype, None | Some(DType::F32))
@@ -121,7 +121,7 @@ fn check(args: &Args, day_loop: &Loop, params: &SamplingParams) -> Result<()> {
             "--min-new-tokens is more than --max-new-tokens; lower it",
         ),
         (
-            args.cache != Some(CacheName::Sliding) || (!args.chat && !window),
+            args.cache != Some(CacheKind::Sliding) || (!args.chat && !window),
             "--cache sliding is for one prompt only; chats and --past-context window need the \
              earlier positions",
         ),
@@ -162,11 +162,7 @@ pub fn beam_params(args: &Args) -> BeamParams {
         num_beams: args.num_beams(),
         num_return_sequences: args.num_return_sequences(),
         length_penalty: args.length_penalty.unwrap_or(1.0),
-        early_stopping: match args.early_stopping {
-            Early::True => EarlyStopping::True,
-            Early::False => EarlyStopping::False,
-            Early::Never => EarlyStopping::Never,
-        },
+        early_stopping: args.early_stopping,
     }
 }
 

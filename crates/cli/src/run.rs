@@ -21,7 +21,7 @@ use candecode_engine::operations::{self, Kernels};
 use candecode_engine::requests::{self, Processors};
 use candecode_engine::watched::{explained, Watched};
 use candecode_engine::{credits, generation_config, load, memory_check, score};
-use candecode_engine::{CacheKind, CacheName, Engine};
+use candecode_engine::{CacheConfig, CacheKind, Engine};
 use candecode_formats::{hub, ModelFiles};
 use candle_core::{DType, Device};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -180,7 +180,7 @@ impl Loaded {
         }
         let notes = loads.iter().filter_map(|load| weight_format::note(args, load));
         notes.for_each(|note| note!("{note}"));
-        let kind = |load: &ModelLoad| cache_kind(args, day_loop, prompts, load);
+        let kind = |load: &ModelLoad| cache_config(args, day_loop, prompts, load);
         let engine = open(args, &loads[0], tokenizer, kind(&loads[0]))?;
         let drafter = loads.get(1).zip(draft_tokenizer);
         let drafter = drafter.map(|(load, tokenizer)| open(args, load, tokenizer, kind(load)));
@@ -188,7 +188,7 @@ impl Loaded {
         for (i, prompt) in prompts.iter().enumerate() {
             let which = which(i, prompts.len());
             check_prompt(engine.model(), prompt).map_err(|e| anyhow!("{which}{}", plain(&e)))?;
-            if let Some(CacheKind::Paged { block_size, num_blocks }) = engine.cache {
+            if let Some(CacheConfig::Paged { block_size, num_blocks }) = engine.cache {
                 ensure!(
                     prompt.len() <= num_blocks.saturating_mul(block_size),
                     "{which}the prompt has {} tokens, and the cache has room for {} ({num_blocks} \
@@ -322,7 +322,7 @@ impl Shown<'_> {
             }
         }
         let context = run.model.config().max_position_embeddings;
-        let cut = stops && args.cache != Some(CacheName::Sliding) && out.ended_at_context(context);
+        let cut = stops && args.cache != Some(CacheKind::Sliding) && out.ended_at_context(context);
         let failure = self.failure(&out);
         out.finish()?;
         if cut {
@@ -350,18 +350,18 @@ impl Shown<'_> {
 
 /// Returns the kind of cache for this loop. Unless the flags give its size, a pool of blocks has
 /// room for every row at its full length, plus one block per row to copy into.
-fn cache_kind(
+fn cache_config(
     args: &Args,
     day_loop: &Loop,
     prompts: &[Vec<u32>],
     load: &ModelLoad,
-) -> Option<CacheKind> {
+) -> Option<CacheConfig> {
     let context = load.files.config().max_position_embeddings;
     Some(match args.cache(day_loop)? {
-        CacheName::Dynamic => CacheKind::Dynamic,
-        CacheName::Static => CacheKind::Static(context),
-        CacheName::Sliding => CacheKind::Sliding(context),
-        CacheName::Paged => {
+        CacheKind::Dynamic => CacheConfig::Dynamic,
+        CacheKind::Static => CacheConfig::Static(context),
+        CacheKind::Sliding => CacheConfig::Sliding(context),
+        CacheKind::Paged => {
             let block_size = args.block_size();
             let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
             let positions = match args.chat {
@@ -371,7 +371,7 @@ fn cache_kind(
             let sequences = prompts.len() * args.samples();
             let rows = day_loop.rows_in_pool(sequences, args.num_beams());
             let num_blocks = rows * (positions.div_ceil(block_size) + 1);
-            CacheKind::Paged { block_size, num_blocks: args.num_blocks.unwrap_or(num_blocks) }
+            CacheConfig::Paged { block_size, num_blocks: args.num_blocks.unwrap_or(num_blocks) }
         }
     })
 }
@@ -381,7 +381,7 @@ fn open(
     args: &Args,
     load: &ModelLoad,
     tokenizer: Tokenizer,
-    cache: Option<CacheKind>,
+    cache: Option<CacheConfig>,
 ) -> Result<Engine> {
     let weights = load.files.weight_bytes(load.format);
     if weights > 1e9 {

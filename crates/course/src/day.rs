@@ -1,7 +1,7 @@
 //! A day of the course, and the paths of its files.
 
-/// A day of the course. Its files have the same name in `src/`, `solutions/`, `tests/` and
-/// `book/src/`.
+/// A day of the course: a file in `src/`, one in `solutions/`, a folder in `tests/` and a chapter
+/// in `book/src/`, all with the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Day {
     /// The day's number, from 0.
@@ -10,7 +10,8 @@ pub struct Day {
     pub name: String,
 }
 
-/// The day's files. All paths are relative to the root of the repository, and computed nowhere else.
+/// The day's files. All paths are relative to the root of the repository, and computed nowhere
+/// else.
 impl Day {
     /// Returns the path of the reader's file.
     pub fn src(&self) -> String {
@@ -24,28 +25,28 @@ impl Day {
 
     /// Returns the path of the check program.
     pub fn tests(&self) -> String {
-        format!("tests/{}.rs", self.name)
+        format!("tests/{}/checks.rs", self.name)
     }
 
     /// Returns the path of the known mistakes.
     pub fn mistakes(&self) -> String {
-        format!("tests/mistakes/{}.toml", self.short())
+        format!("tests/{}/mistakes.toml", self.name)
     }
 
     /// Returns the path of the file with the hints.
     pub fn hints(&self) -> String {
-        "xtask/hints.toml".to_string()
+        format!("tests/{}/hints.toml", self.name)
     }
 
     /// Returns the path of the oracle's file with this extension: `py` for the script, `json` and
     /// `safetensors` for its results.
     pub fn oracle(&self, extension: &str) -> String {
-        format!("tests/oracle/{}.{extension}", self.short())
+        format!("tests/{}/oracle.{extension}", self.name)
     }
 
     /// Returns the path of the report on the day's mutants.
     pub fn mutants(&self) -> String {
-        format!("tests/mutants/{}.json", self.short())
+        format!("tests/{}/mutants.json", self.name)
     }
 
     /// Returns the path of the chapter.
@@ -88,10 +89,22 @@ impl Day {
     }
 }
 
-/// Shortens `tests/../src/dayNN_*.rs`, a day's path as a module of a check program, to the path
-/// that the reader knows, `src/dayNN_*.rs`.
+/// Shortens `tests/dayNN_*/../../src/dayNN_*.rs`, a day's path as a module of its check program, to
+/// the path that the reader knows, `src/dayNN_*.rs`.
 pub fn in_src(text: &str) -> String {
-    text.replace("tests/../src/", "src/").replace(r"tests\../src/", "src/")
+    let (mut short, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once("../../src/") {
+        let is_day = |at: &usize| {
+            let folder = before.get(at + "tests/".len()..).unwrap_or_default();
+            Day::from_name(folder.trim_end_matches(['/', '\\'])).is_some()
+        };
+        match before.rfind("tests").filter(is_day) {
+            Some(at) => short += &before[..at],
+            None => short += &format!("{before}../../"),
+        }
+        (short, rest) = (short + "src/", after);
+    }
+    short + rest
 }
 
 #[cfg(test)]
@@ -110,6 +123,10 @@ mod tests {
 
     #[test]
     fn a_module_of_a_check_program_is_a_file_of_the_reader() {
-        assert_eq!(in_src("at tests/../src/day06_generate.rs:3"), "at src/day06_generate.rs:3");
+        let text =
+            "at tests/day06_x/../../src/day06_x.rs:3, tests\\day06_x\\../../src/day06_x.rs, ";
+        let text = format!("{text}tests/other/../../src/day06_x.rs");
+        let short = "at src/day06_x.rs:3, src/day06_x.rs, tests/other/../../src/day06_x.rs";
+        assert_eq!(in_src(&text), short);
     }
 }

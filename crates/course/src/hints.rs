@@ -1,4 +1,13 @@
-//! The hints, three tiers for every task.
+//! The hints, three tiers for every task: what `cargo xtask hint` shows, one tier at a time.
+//!
+//! - `question` makes the reader see what is missing.
+//! - `idea` says it in plain words, with a number where one helps.
+//! - `shape` is the outline of the code, with the calls to use and their shapes, and `…` in place
+//!   of the decisive expressions.
+//!
+//! In a day's `hints.toml`, a table is named after its task. The lines of `question` and `idea` are
+//! prose and are wrapped again; those of `shape` are shown as they are. Hints are for a reader who
+//! has read the chapter and is stuck: they don't repeat it, and they don't print the reference.
 
 use crate::task::Task;
 use std::collections::BTreeMap;

@@ -2,10 +2,11 @@
 
 use crate::day::Day;
 use crate::hints::Hints;
+use crate::migration::{self, Migration};
 use crate::mistakes::Mistakes;
 use crate::progress::{self, Progress};
 use crate::stubs;
-use crate::task::{is_task_id, Task};
+use crate::task::{self, is_task_id, Task};
 use crate::usage::usage;
 use anyhow::{anyhow, ensure, Context, Result};
 use std::fs;
@@ -175,6 +176,30 @@ impl Repo {
         Ok(Progress::Begun(progress::unwritten(&source, day.number)))
     }
 
+    /// Returns the names of a day's checks, in the order of their table. Empty if it has none.
+    ///
+    /// # Errors
+    /// If their file can't be read. The message names it.
+    pub fn checks(&self, day: &Day) -> Result<Vec<String>> {
+        if !self.root.join(day.tests()).is_file() {
+            return Ok(Vec::new());
+        }
+        Ok(task::checks(&self.read(&day.tests())?))
+    }
+
+    /// Compares a begun day with the course. Returns `None` if it is up to date or not begun.
+    ///
+    /// # Errors
+    /// If a file can't be read, or the day's brackets don't match. The message names the file.
+    pub fn migration(&self, day: &Day) -> Result<Option<Migration>> {
+        if !matches!(self.progress(day)?, Progress::Begun(_)) {
+            return Ok(None);
+        }
+        let path = day.src();
+        migration::migration(&self.read(&path)?, &self.stub(day)?, day.number)
+            .map_err(|e| anyhow!("{path}: {e}"))
+    }
+
     /// Returns the known mistakes of a day, and its correct variants.
     ///
     /// # Errors
@@ -184,7 +209,7 @@ impl Repo {
         toml::from_str(&self.read(&path)?).map_err(|e| anyhow!("{path}: {e}"))
     }
 
-    /// Returns the hints of a day's tasks. The file may also have those of other days.
+    /// Returns the hints of a day's tasks.
     ///
     /// # Errors
     /// If the file can't be read or parsed. The message names the file.
@@ -193,9 +218,9 @@ impl Repo {
         toml::from_str(&self.read(&path)?).map_err(|e| anyhow!("{path}: {e}"))
     }
 
-    /// Returns the command that demonstrates a day: the first one in the chapter that runs or serves
-    /// a model with the reader's version of it, starting from the section "See it run" if there is
-    /// one.
+    /// Returns the command that demonstrates a day: the first one in the chapter that runs or
+    /// serves a model with the reader's version of it, starting from the section "See it run" if
+    /// there is one.
     pub fn demo(&self, day: &Day) -> Option<String> {
         let text = fs::read_to_string(self.root.join(day.chapter())).ok()?;
         let section = text.find("# See it run").map_or(&*text, |at| &text[at..]);

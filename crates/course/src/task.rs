@@ -33,6 +33,28 @@ pub fn task_of_check(check: &str) -> Option<String> {
     (is_number(day) && is_number(number)).then(|| format!("{day}.{number}"))
 }
 
+/// Returns what a check claims: `the last position is kept` for
+/// `task_6_1_the_last_position_is_kept`.
+pub fn claim_of_check(check: &str) -> String {
+    check.splitn(4, '_').last().unwrap_or_default().replace('_', " ")
+}
+
+/// Returns the names of a day's checks, in the order of the table in their source, `checks! { … }`.
+pub fn checks(source: &str) -> Vec<String> {
+    let table = source.split_once("checks! {\n").map_or("", |(_, table)| table);
+    let table = table.split("\n}").next().unwrap_or_default();
+    let code: String =
+        table.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    let mut names = Vec::new();
+    for list in code.split(';') {
+        let mut parts = list.split(':').map(str::trim).skip_while(|part| !is_task_id(part));
+        let (Some(task), Some(claims)) = (parts.next(), parts.next()) else { continue };
+        let claims = claims.split(',').filter_map(|claim| claim.split_whitespace().next());
+        names.extend(claims.map(|claim| checks_of_task(task) + claim));
+    }
+    names
+}
+
 /// Returns what the names of a task's checks start with: `task_6_1_` for `6.1`.
 pub fn checks_of_task(id: &str) -> String {
     format!("task_{}_", id.replace('.', "_"))
@@ -47,7 +69,15 @@ mod tests {
         assert_eq!(task_of_check("task_6_12_a").as_deref(), Some("6.12"));
         assert_eq!(task_of_check(&checks_of_task("6.12")).as_deref(), Some("6.12"));
         assert_eq!(task_of_check("task_6_x"), None);
-        assert_eq!(task_of_check("teeth_all"), None);
+        assert_eq!(task_of_check("proof_all"), None);
+        assert_eq!(claim_of_check("task_6_12_tokens_are_kept"), "tokens are kept");
+    }
+
+    #[test]
+    fn checks_are_listed_by_task() {
+        let table = "frame::checks! {\n    day06_x:\n    6.1: a, // e\n        b_c;\n    \
+                     6.10:\n d = e_f;\n    also: g;\n    measure: h::i;\n}\n\nfn j() { 6.2: k; }\n";
+        assert_eq!(checks(table), ["task_6_1_a", "task_6_1_b_c", "task_6_10_d"]);
     }
 
     #[test]

@@ -16,6 +16,9 @@ use minijinja::{escape_formatter, filters, Environment, Error, ErrorKind, State,
 use minijinja_contrib::pycompat::unknown_method_callback;
 use std::collections::BTreeMap;
 
+/// A filter with keyword arguments.
+type Filter = fn(&State, Value, Kwargs) -> Result<Value, Error>;
+
 /// The longest template, in bytes. Published models' templates stay under 100,000.
 const MAX_SOURCE: usize = 1 << 18;
 /// The maximum number of brackets and bars in a template. Published models' templates have fewer
@@ -138,7 +141,7 @@ fn environment() -> Result<Environment<'static>, Error> {
         true => refuse("None cannot be looped over"),
         false => Ok(value),
     });
-    let comparing: [(&str, fn(&State, Value, Kwargs) -> Result<Value, Error>); 4] = [
+    let comparing: [(&str, Filter); 4] = [
         ("sort", filters::sort),
         ("unique", filters::unique),
         ("min", filters::min),

@@ -7,7 +7,7 @@
 const _: () = assert!(candecode::kit::device::METAL || !cfg!(feature = "metal"));
 const _: () = assert!(candecode::kit::device::CUDA || !cfg!(feature = "cuda"));
 
-pub mod cache_kind;
+pub mod cache_config;
 pub mod chat;
 pub mod chat_template;
 pub mod credits;
@@ -27,7 +27,7 @@ pub mod simple;
 pub mod token_rules;
 pub mod watched;
 
-pub use cache_kind::{CacheKind, CacheName};
+pub use cache_config::{CacheConfig, CacheKind};
 pub use load::load_model;
 pub use simple::simple_generate;
 
@@ -69,7 +69,7 @@ pub struct Engine {
     model: Transformer,
     tokenizer: Tokenizer,
     /// The kind of KV cache to use. None: recompute every position at every step.
-    pub cache: Option<CacheKind>,
+    pub cache: Option<CacheConfig>,
 }
 
 /// A finished completion, returned by [`Engine::generate_batch`].
@@ -129,7 +129,7 @@ impl Engine {
 
     /// Creates an engine from a model that is already loaded.
     pub fn new(model: Transformer, tokenizer: Tokenizer) -> Self {
-        Self { model, tokenizer, cache: Some(CacheKind::Dynamic) }
+        Self { model, tokenizer, cache: Some(CacheConfig::Dynamic) }
     }
 
     /// Returns the model.
@@ -158,7 +158,7 @@ impl Engine {
     /// Creates an empty cache of this engine's kind.
     ///
     /// # Errors
-    /// Same as [`CacheKind::new_cache`].
+    /// Same as [`CacheConfig::new_cache`].
     pub fn new_cache(&self) -> candle_core::Result<Box<dyn Cache>> {
         match self.cache {
             None => Ok(Box::new(NoCache)),
@@ -182,7 +182,7 @@ impl Engine {
     /// around it.
     ///
     /// # Errors
-    /// Same as [`CacheKind::new_cache`].
+    /// Same as [`CacheConfig::new_cache`].
     pub fn new_cached<'a>(&self, model: &'a dyn Model) -> candle_core::Result<Cached<'a>> {
         Ok(Cached::new(model, self.new_cache()?))
     }
@@ -236,7 +236,7 @@ impl Engine {
         let mut completions = vec![Completion::default(); prompts.len()];
         let (model, tokenizer) = (&self.model, &self.tokenizer);
         let tokens = match self.cache {
-            Some(CacheKind::Paged { block_size, num_blocks }) => {
+            Some(CacheConfig::Paged { block_size, num_blocks }) => {
                 let layers = model.config().num_hidden_layers;
                 let cache = PagedCache::new(layers, num_blocks, block_size)?;
                 generate_paged(model, tokenizer, batch, cache)?

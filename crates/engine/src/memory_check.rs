@@ -1,7 +1,7 @@
 //! Checks whether a run fits in memory. This happens before the weights are read, because a machine
 //! that starts swapping can be unresponsive for minutes.
 
-use crate::CacheKind;
+use crate::CacheConfig;
 use anyhow::{ensure, Result};
 use candecode::kit::error::usage;
 use candecode::kit::units::bytes;
@@ -26,7 +26,7 @@ pub struct Need<'a> {
     /// Maximum number of tokens to generate.
     pub new: usize,
     /// The kind of KV cache. None: no cache.
-    pub cache: Option<CacheKind>,
+    pub cache: Option<CacheConfig>,
     /// The positions in all blocks of a paged cache, if the flags give their number.
     pub pool: Option<usize>,
     /// Whether attention holds the scores of all new positions. The kernels hold only a few at a
@@ -43,7 +43,7 @@ impl Need<'_> {
     pub fn positions(&self, model: &ModelConfig) -> usize {
         let context = model.max_position_embeddings;
         match self.cache {
-            Some(CacheKind::Static(_)) => context,
+            Some(CacheConfig::Static(_)) => context,
             _ => self.prompt.saturating_add(self.new).min(context),
         }
     }

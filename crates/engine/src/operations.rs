@@ -4,7 +4,7 @@
 //! [`choose`] is called once, when a model is opened. Only `Yours::now` checks which days the
 //! reader has written. By default, no kernel replaces those days, so the reader's code runs.
 
-use crate::kernels::{self, BlockType, TiledWeights};
+use crate::kernels::{self, TiledWeights};
 use candecode::day01_attention::causal_mask;
 use candecode::day03_norms_and_mlps as day03;
 use candecode::day04_attention_block::grouped_attention;
@@ -463,9 +463,9 @@ fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
 /// Returns a quantized matrix in the kernels' layout, or None if it wasn't loaded in tiles.
 fn tiles_of(matrix: &QuantizedMatrix) -> Option<TiledWeights<'_>> {
     let kind = match matrix.kind() {
-        QuantType::Q8_0 => BlockType::Q8_0,
-        QuantType::Q4_0 => BlockType::Q4_0,
-        QuantType::Q4_1 => BlockType::Q4_1,
+        QuantType::Q8_0 => kernels::QuantType::Q8_0,
+        QuantType::Q4_0 => kernels::QuantType::Q4_0,
+        QuantType::Q4_1 => kernels::QuantType::Q4_1,
     };
     Some(TiledWeights { kind, out: matrix.shape().0, tiles: matrix.tiles()? })
 }

@@ -7,7 +7,7 @@ use candecode::day07_greedy::StopStrings;
 use candecode::kit::{FinishReason, Model as _, SamplingParams, Token, TokenIter};
 use candecode_engine::score::{score, TraceLoop};
 use candecode_engine::watched::{first_nan, NanTrace};
-use candecode_engine::CacheKind;
+use candecode_engine::CacheConfig;
 use candecode_engine::{load, operations, simple_generate, Completion, Engine};
 use candecode_formats::ModelFiles;
 use candle_core::{DType, Device};
@@ -105,7 +105,7 @@ fn a_failed_completion_leaves_the_others_unchanged() {
 fn every_kind_of_cache_gives_the_same_tokens() {
     let mut engine = engine();
     let want = ids(engine.generate(PROMPTS[2], &greedy(24)).unwrap());
-    for cache in [None, Some(CacheKind::Static(512)), Some(CacheKind::Sliding(512))] {
+    for cache in [None, Some(CacheConfig::Static(512)), Some(CacheConfig::Sliding(512))] {
         engine.cache = cache;
         let got = ids(engine.generate(PROMPTS[2], &greedy(24)).unwrap());
         assert_eq!(got, want, "{cache:?}");
@@ -241,21 +241,21 @@ fn a_nan_error_reports_the_result_of_its_trace() {
 #[test]
 fn a_sliding_cache_refuses_a_batch() {
     let mut engine = engine();
-    engine.cache = Some(CacheKind::Sliding(64));
+    engine.cache = Some(CacheConfig::Sliding(64));
     assert_eq!(ids(engine.generate(PROMPTS[0], &greedy(2)).unwrap()).len(), 2);
     let refused = engine.generate_batch(&PROMPTS, &[greedy(2)]).unwrap_err().to_string();
     assert!(refused.contains("a sliding cache is for one text"), "{refused}");
-    engine.cache = Some(CacheKind::Static(64));
+    engine.cache = Some(CacheConfig::Static(64));
     let fixed = engine.generate_batch(&PROMPTS, &[greedy(8)]).unwrap();
-    engine.cache = Some(CacheKind::Dynamic);
+    engine.cache = Some(CacheConfig::Dynamic);
     assert_eq!(engine.generate_batch(&PROMPTS, &[greedy(8)]).unwrap(), fixed);
-    engine.cache = Some(CacheKind::Paged { block_size: 4, num_blocks: 200 });
+    engine.cache = Some(CacheConfig::Paged { block_size: 4, num_blocks: 200 });
     assert_eq!(engine.generate_batch(&PROMPTS, &[greedy(8)]).unwrap(), fixed);
 }
 
 #[test]
 fn every_scored_loop_matches_transformers_at_the_expected_cost() {
-    let oracle = std::fs::read_to_string("../../tests/oracle/day15.json").unwrap();
+    let oracle = std::fs::read_to_string("../../tests/day15_scheduler/oracle.json").unwrap();
     let oracle: serde_json::Value = serde_json::from_str(&oracle).unwrap();
     let cost = |day| {
         let cost = score(TraceLoop::parse(day).unwrap()).unwrap();

@@ -21,7 +21,6 @@ use candecode_testing::{story, tiny};
 use candle_core::{DType, Device, Layout, Result, Storage, Tensor};
 use std::borrow::Cow;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// Held by every test that computes, because one of them reads the kernels' counter.

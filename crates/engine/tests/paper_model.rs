@@ -4,7 +4,7 @@
 
 #![cfg(feature = "ref")]
 
-use candecode::day00_warm_up::{embed, score};
+use candecode::day00_warm_up::{embed, logits};
 use candecode::day01_attention::{causal_mask, scaled_dot_product_attention, softmax, split_heads};
 use candecode::day02_positions::{rotate, RotaryEmbedding};
 use candecode::day03_norms_and_mlps::{rms_norm, silu};
@@ -24,7 +24,6 @@ use candecode_testing::root;
 use candle_core::{DType, Device, Result, Tensor};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 const WORDS: [&str; 5] = ["the", "cat", "and", "dog", "."];
 /// The sentence that the model writes after "the".
@@ -145,7 +144,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     let the_cat = ids(&[0, 1]);
     let x = embed(&table, &the_cat)?;
     all.insert("day00_embed", rows(&["the", "cat"], &x));
-    let bare = score(&table, &x)?;
+    let bare = logits(&table, &x)?;
     all.insert("day00_score", head("", &WORDS) + &rows(&["after the", "after cat"], &bare));
 
     // Day 1: head 0's queries, keys and values before rotation, then scores, shares and the

@@ -6,8 +6,8 @@
 use candecode::day07_greedy::{argmax, Sequence};
 use candecode::day10_kv_cache::DynamicCache;
 use candecode::day12_batching::{prefill_step, BatchCache, Row};
-use candecode::day21_pages::{flat_step, NewTokens, PagedCache};
-use candecode::day22_shared_prefixes::{adopt, PrefixCache};
+use candecode::day21_pages::{varlen_step, NewTokens, PagedCache};
+use candecode::day22_shared_prefixes::{attach_prefix, PrefixCache};
 use candecode::kit::{Logits, Model, QuantType, Request, Step, WeightFormat};
 use candecode_engine::load::{load_transformer, quantized_format};
 use candecode_engine::operations::{choose, Kernels};
@@ -61,7 +61,7 @@ fn pages(model: &dyn Model, block_size: usize) -> PagedCache {
     PagedCache::new(model.config().num_hidden_layers, 1024 / block_size, block_size).unwrap()
 }
 
-/// Computes some tokens of sequences in one flat step. Returns the bits after the last of each.
+/// Computes some tokens of sequences in one varlen batch. Returns the bits after the last of each.
 fn line(model: &dyn Model, cache: &mut PagedCache, parts: &[(usize, &[u32])]) -> Vec<Vec<u32>> {
     let new = |(sequence, ids): &(usize, &[u32])| {
         let start = cache.len_of(*sequence);
@@ -72,12 +72,12 @@ fn line(model: &dyn Model, cache: &mut PagedCache, parts: &[(usize, &[u32])]) ->
         .iter()
         .map(|(sequence, start, ids)| NewTokens { sequence: *sequence, start: *start, ids })
         .collect();
-    let logits = model.forward(&flat_step(model, &new).unwrap(), cache).unwrap();
+    let logits = model.forward(&varlen_step(model, &new).unwrap(), cache).unwrap();
     (0..parts.len()).map(|i| bits(&logits.narrow(1, i, 1).unwrap())).collect()
 }
 
-/// Returns the logits after the text, computed in pieces and in blocks, in flat steps with another
-/// text.
+/// Returns the logits after the text, computed in chunks and in blocks, in varlen batches with
+/// another text.
 fn in_pages(model: &dyn Model, block_size: usize) -> Vec<u32> {
     let (text, other, mut cache) = (text(), other(), pages(model, block_size));
     line(model, &mut cache, &[(7, &other[..50]), (3, &text[..33])]);
@@ -90,9 +90,9 @@ fn from_a_prefix(model: &dyn Model) -> Vec<u32> {
     let (text, mut cache, mut prefixes) = (text(), pages(model, 16), PrefixCache::new());
     let first = [&text[..100], &other()[..20]].concat();
     line(model, &mut cache, &[(0, &first)]);
-    prefixes.remember(&cache, 0, &first, "");
+    prefixes.cache_full_blocks(&cache, 0, &first, "");
     cache.release(0);
-    adopt(&mut cache, 1, prefixes.lookup(&text, 16, ""));
+    attach_prefix(&mut cache, 1, prefixes.lookup(&text, 16, ""));
     let known = cache.len_of(1);
     assert_eq!(known, 96);
     line(model, &mut cache, &[(1, &text[known..])]).remove(0)

@@ -64,7 +64,7 @@ pub use elementwise::{rms_norm, rotate, silu_and_mul};
 pub use instruction_set::{instruction_set, InstructionSet};
 pub use linear_kernel::{linear, WeightSlices};
 pub use peak_operations::peak_operations;
-pub use quantized_blocks::{BlockType, TILE_ROWS};
+pub use quantized_blocks::{QuantType, TILE_ROWS};
 pub use quantized_kernel::{
     peak_integer_operations, quantized_linear, quantized_linear_by, TiledWeights,
 };

@@ -5,7 +5,7 @@
 //! separately, and `vpdpwssd` does the same with two 16-bit products.
 
 use crate::prefetch::{prefetch, AHEAD};
-use crate::quantized_blocks::{BlockType, TILE_ROWS};
+use crate::quantized_blocks::{QuantType, TILE_ROWS};
 use crate::quantized_rows::{rows, WideXBlock, XBlock, XRows};
 use crate::unrolled::unrolled;
 use pulp::bytemuck::cast;
@@ -13,7 +13,7 @@ use std::arch::x86_64::*;
 
 /// Computes `sums[row of x][row of the tile]` for at most 8 contiguous rows of `x`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-pub fn tile_products(kind: BlockType, tile: &[u8], x: XRows<'_>, sums: &mut [[f32; TILE_ROWS]]) {
+pub fn tile_products(kind: QuantType, tile: &[u8], x: XRows<'_>, sums: &mut [[f32; TILE_ROWS]]) {
     match sums.len() {
         8 => products::<8>(kind, tile, x, sums),
         7 => products::<7>(kind, tile, x, sums),
@@ -28,15 +28,15 @@ pub fn tile_products(kind: BlockType, tile: &[u8], x: XRows<'_>, sums: &mut [[f3
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn products<const M: usize>(
-    kind: BlockType,
+    kind: QuantType,
     tile: &[u8],
     x: XRows<'_>,
     sums: &mut [[f32; TILE_ROWS]],
 ) {
     let all = match kind {
-        BlockType::Q8_0 => q8_0::<M>(tile, rows(x.words)),
-        BlockType::Q4_0 => q4::<M, { 16 * 18 }>(tile, rows(x.bytes)),
-        BlockType::Q4_1 => q4::<M, { 16 * 20 }>(tile, rows(x.bytes)),
+        QuantType::Q8_0 => q8_0::<M>(tile, rows(x.words)),
+        QuantType::Q4_0 => q4::<M, { 16 * 18 }>(tile, rows(x.bytes)),
+        QuantType::Q4_1 => q4::<M, { 16 * 20 }>(tile, rows(x.bytes)),
     };
     unrolled!(m in M => { sums[m] = all[m]; });
 }

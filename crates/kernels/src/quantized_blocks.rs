@@ -7,7 +7,7 @@ pub const BLOCK: usize = 32;
 
 /// The storage format of a block's numbers, as in GGUF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockType {
+pub enum QuantType {
     /// `d * q`, where `q` is a signed byte.
     Q8_0,
     /// `d * (q - 8)`, where `q` has four bits.
@@ -16,7 +16,7 @@ pub enum BlockType {
     Q4_1,
 }
 
-impl BlockType {
+impl QuantType {
     /// Returns the number of weights in a block.
     pub const fn block_size(self) -> usize {
         BLOCK

@@ -9,7 +9,7 @@
 
 use crate::bandwidth::{best_rate, count};
 use crate::instruction_set::{instruction_set, InstructionSet};
-use crate::quantized_blocks::{BlockType, BLOCK, TILE_ROWS};
+use crate::quantized_blocks::{QuantType, BLOCK, TILE_ROWS};
 use crate::quantized_rows::{QuantizedRows, XRows};
 use crate::quantized_scalar;
 use crate::shared_columns::shared_columns;
@@ -27,7 +27,7 @@ const X_ROWS: usize = 24;
 #[derive(Clone, Copy, Debug)]
 pub struct TiledWeights<'a> {
     /// The storage format.
-    pub kind: BlockType,
+    pub kind: QuantType,
     /// Number of rows, without padding.
     pub out: usize,
     /// All tiles.
@@ -62,7 +62,7 @@ pub fn quantized_linear_by(
     count(weights.iter().map(|w| w.tiles.len()).sum());
     let set = if set.is_here() { set } else { InstructionSet::Scalar };
     let rows = x.len() / inner;
-    let kinds: Vec<BlockType> = weights.iter().map(|w| w.kind).collect();
+    let kinds: Vec<QuantType> = weights.iter().map(|w| w.kind).collect();
     let x = QuantizedRows::new(set, x, inner, &kinds);
     let x = x.all();
     let outs: Vec<usize> = weights.iter().map(|w| w.out).collect();
@@ -80,7 +80,7 @@ pub fn quantized_linear_by(
 /// and the addition of its result count as two operations, as in
 /// [`peak_operations`](crate::peak_operations). This rate limits prefill with quantized weights.
 pub fn peak_integer_operations(tries: usize) -> f64 {
-    let (set, kind) = (instruction_set(), BlockType::Q4_0);
+    let (set, kind) = (instruction_set(), QuantType::Q4_0);
     let (blocks, rows) = (16, max_rows(set, kind));
     let tile = vec![0; blocks * TILE_ROWS * kind.bytes()];
     let x = vec![0f32; rows * blocks * BLOCK];
@@ -103,7 +103,7 @@ const PEAK_STEPS: usize = 4096;
 /// Some tiles, and the destination of their products: for each row of `x`, these tiles' columns of
 /// the result.
 struct Block<'a> {
-    kind: BlockType,
+    kind: QuantType,
     tiles: &'a [u8],
     /// Size of a tile, in bytes.
     tile: usize,
@@ -144,10 +144,10 @@ pub(crate) const MAX_ROWS: usize = 8;
 
 /// Returns the maximum number of rows of `x` that a tile is multiplied with at a time. It depends
 /// on the number of registers.
-const fn max_rows(set: InstructionSet, kind: BlockType) -> usize {
+const fn max_rows(set: InstructionSet, kind: QuantType) -> usize {
     match (set, kind) {
         (InstructionSet::Avx512Vnni, _) => MAX_ROWS,
-        (InstructionSet::Avx2, BlockType::Q4_0 | BlockType::Q4_1) => 3,
+        (InstructionSet::Avx2, QuantType::Q4_0 | QuantType::Q4_1) => 3,
         _ => 4,
     }
 }
@@ -156,7 +156,7 @@ const fn max_rows(set: InstructionSet, kind: BlockType) -> usize {
 /// `sums[row of x][row of the tile]`.
 fn tile_products(
     set: InstructionSet,
-    kind: BlockType,
+    kind: QuantType,
     tile: &[u8],
     x: XRows<'_>,
     sums: &mut [[f32; TILE_ROWS]],

@@ -2,7 +2,7 @@
 //! four 32-bit sums. A vector holds four bytes from each of four rows. For eight-bit weights,
 //! activations have sixteen bits, and their two bytes are multiplied separately.
 
-use crate::quantized_blocks::{BlockType, BLOCK, TILE_ROWS};
+use crate::quantized_blocks::{QuantType, BLOCK, TILE_ROWS};
 use crate::quantized_rows::{place, rows, WideXBlock, XBlock, XRows};
 use crate::unrolled::unrolled;
 use half::f16;
@@ -13,7 +13,7 @@ const VECTORS: usize = TILE_ROWS / 4;
 
 /// Computes `sums[row of x][row of the tile]` for at most 4 contiguous rows of `x`.
 #[target_feature(enable = "neon,dotprod")]
-pub fn tile_products(kind: BlockType, tile: &[u8], x: XRows<'_>, sums: &mut [[f32; TILE_ROWS]]) {
+pub fn tile_products(kind: QuantType, tile: &[u8], x: XRows<'_>, sums: &mut [[f32; TILE_ROWS]]) {
     match sums.len() {
         4 => products::<4>(kind, tile, x, sums),
         3 => products::<3>(kind, tile, x, sums),
@@ -24,12 +24,12 @@ pub fn tile_products(kind: BlockType, tile: &[u8], x: XRows<'_>, sums: &mut [[f3
 
 #[target_feature(enable = "neon,dotprod")]
 fn products<const M: usize>(
-    kind: BlockType,
+    kind: QuantType,
     tile: &[u8],
     x: XRows<'_>,
     sums: &mut [[f32; TILE_ROWS]],
 ) {
-    let all = if kind == BlockType::Q8_0 {
+    let all = if kind == QuantType::Q8_0 {
         q8_0::<M>(tile, rows(x.words))
     } else {
         q4::<M>(kind, tile, rows(x.bytes))
@@ -87,7 +87,7 @@ fn bytes_of(x: &WideXBlock) -> [[i8; BLOCK]; 2] {
 /// Q4_0 or Q4_1.
 #[target_feature(enable = "neon,dotprod")]
 fn q4<const M: usize>(
-    kind: BlockType,
+    kind: QuantType,
     tile: &[u8],
     x: [&[XBlock]; M],
 ) -> [[float32x4_t; VECTORS]; M] {
@@ -114,14 +114,14 @@ fn q4<const M: usize>(
             let x = &x[m][b];
             for v in 0..VECTORS {
                 let mut product = products[m][v];
-                if kind == BlockType::Q4_0 {
+                if kind == QuantType::Q4_0 {
                     product = vsubq_s32(product, vdupq_n_s32(8 * x.sum));
                 }
                 let scale = vmulq_f32(scales[v], vdupq_n_f32(x.scale));
                 all[m][v] = vfmaq_f32(all[m][v], vcvtq_f32_s32(product), scale);
             }
         });
-        if kind == BlockType::Q4_1 {
+        if kind == QuantType::Q4_1 {
             let smallest = widened(smallest);
             unrolled!(m in M => {
                 let x_sum = vdupq_n_f32(x[m][b].scale * x[m][b].sum as f32);

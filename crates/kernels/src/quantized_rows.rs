@@ -3,7 +3,7 @@
 //! activations would degrade a text about as much as rounding the weights does.
 
 use crate::instruction_set::InstructionSet;
-use crate::quantized_blocks::{BlockType, BLOCK};
+use crate::quantized_blocks::{QuantType, BLOCK};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::unrolled::unrolled;
 use half::f16;
@@ -136,12 +136,12 @@ pub struct QuantizedRows {
 
 impl QuantizedRows {
     /// Quantizes the rows for weights of these types.
-    pub fn new(set: InstructionSet, x: &[f32], inner: usize, kinds: &[BlockType]) -> Self {
+    pub fn new(set: InstructionSet, x: &[f32], inner: usize, kinds: &[QuantType]) -> Self {
         let mut rows = Self::default();
-        if kinds.iter().any(|kind| *kind != BlockType::Q8_0) {
+        if kinds.iter().any(|kind| *kind != QuantType::Q8_0) {
             rows.bytes = quantize_rows(set, x, inner);
         }
-        if kinds.contains(&BlockType::Q8_0) {
+        if kinds.contains(&QuantType::Q8_0) {
             rows.words = quantize_rows(set, x, inner);
         }
         rows

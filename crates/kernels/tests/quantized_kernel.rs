@@ -2,11 +2,11 @@
 //! every instruction set that this machine has.
 
 use candecode_kernels::{
-    quantized_linear, quantized_linear_by, BlockType, InstructionSet, TiledWeights, TILE_ROWS,
+    quantized_linear, quantized_linear_by, InstructionSet, QuantType, TiledWeights, TILE_ROWS,
 };
 use half::f16;
 
-const KINDS: [BlockType; 3] = [BlockType::Q8_0, BlockType::Q4_0, BlockType::Q4_1];
+const KINDS: [QuantType; 3] = [QuantType::Q8_0, QuantType::Q4_0, QuantType::Q4_1];
 
 /// A random number generator for tests (xorshift).
 struct Numbers(u64);
@@ -26,8 +26,8 @@ impl Numbers {
 
     /// Returns tiles with random scales and random integers, which can have any value, including
     /// -128.
-    fn tiles(&mut self, kind: BlockType, out: usize, inner: usize) -> Vec<u8> {
-        let scales = if kind == BlockType::Q4_1 { 2 } else { 1 } * TILE_ROWS;
+    fn tiles(&mut self, kind: QuantType, out: usize, inner: usize) -> Vec<u8> {
+        let scales = if kind == QuantType::Q4_1 { 2 } else { 1 } * TILE_ROWS;
         let mut tiles = vec![];
         for _ in 0..out.div_ceil(TILE_ROWS) * (inner / 32) {
             for _ in 0..scales {
@@ -75,11 +75,11 @@ fn products_of_one_block_by_hand() {
     (q4[0], q4[1]) = (0xc5, 0x8f); // number 0 is 5, number 16 is 12, number 1 is 15
     let cases = [
         // 0.5 * (-3 * 127 + 5 * 1 + 10 * 2) = 0.5 * -356
-        (BlockType::Q8_0, tile(&[0.5], &q8), -178.0),
+        (QuantType::Q8_0, tile(&[0.5], &q8), -178.0),
         // 0.5 * ((5 - 8) * 127 + (15 - 8) * 1 + (12 - 8) * 2) = 0.5 * -366
-        (BlockType::Q4_0, tile(&[0.5], &q4), -183.0),
+        (QuantType::Q4_0, tile(&[0.5], &q4), -183.0),
         // 0.5 * (5 * 127 + 15 * 1 + 12 * 2) - 1 * (127 + 1 + 2) = 0.5 * 674 - 130
-        (BlockType::Q4_1, tile(&[0.5, -1.0], &q4), 207.0),
+        (QuantType::Q4_1, tile(&[0.5, -1.0], &q4), 207.0),
     ];
     for (kind, tiles, want) in cases {
         for set in InstructionSet::ALL {
@@ -116,7 +116,7 @@ fn the_largest_integers_do_not_overflow() {
     let (ones, x) = (vec![0x80u8; 32], vec![-1f32; 96]); // -128 times -32639, 32 times
     for set in InstructionSet::ALL {
         let tiles = tile(&[1.0], &ones).repeat(3);
-        let w = TiledWeights { kind: BlockType::Q8_0, out: 16, tiles: &tiles };
+        let w = TiledWeights { kind: QuantType::Q8_0, out: 16, tiles: &tiles };
         let got = quantized_linear_by(set, &x, 96, &[w]);
         let want = 3.0 * 32.0 * 128.0;
         assert!((got[0] / want - 1.0).abs() < 1e-6, "{}: {} and {want}", set.name(), got[0]);
@@ -144,10 +144,10 @@ fn matrices_that_share_an_input_are_multiplied_as_if_alone() {
     let mut numbers = Numbers(7);
     let (inner, rows) = (96, 3);
     let x = numbers.floats(rows * inner);
-    let first = numbers.tiles(BlockType::Q8_0, 20, inner);
-    let second = numbers.tiles(BlockType::Q4_1, 7, inner);
-    let first = TiledWeights { kind: BlockType::Q8_0, out: 20, tiles: &first };
-    let second = TiledWeights { kind: BlockType::Q4_1, out: 7, tiles: &second };
+    let first = numbers.tiles(QuantType::Q8_0, 20, inner);
+    let second = numbers.tiles(QuantType::Q4_1, 7, inner);
+    let first = TiledWeights { kind: QuantType::Q8_0, out: 20, tiles: &first };
+    let second = TiledWeights { kind: QuantType::Q4_1, out: 7, tiles: &second };
     let mut want = quantized_linear(&x, inner, &[first]);
     want.extend(quantized_linear(&x, inner, &[second]));
     assert_eq!(bits(&quantized_linear(&x, inner, &[first, second])), bits(&want));
@@ -156,7 +156,7 @@ fn matrices_that_share_an_input_are_multiplied_as_if_alone() {
 #[test]
 fn nan_and_infinity_are_not_hidden() {
     let tiles = tile(&[1.0], &[1; 32]);
-    let w = TiledWeights { kind: BlockType::Q8_0, out: 2, tiles: &tiles };
+    let w = TiledWeights { kind: QuantType::Q8_0, out: 2, tiles: &tiles };
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         for set in InstructionSet::ALL {
             let mut x = vec![1f32; 64];

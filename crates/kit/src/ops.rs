@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// One implementation of [`Ops`], shared by all layers of a model.
 pub type SharedOps = Arc<dyn Ops>;
 
-/// The layer operations that have more than one implementation. the engine's `operations.rs` lists them
-/// all: the days' own code on candle's tensors, candle-nn's fused operations, this repository's
-/// kernels, and the ones you write on days 17 and 18.
+/// The layer operations that have more than one implementation. The engine lists them all:
+/// the days' own code on candle's tensors, candle-nn's fused operations, this repository's kernels,
+/// and the ones you write on days 17 and 18.
 pub trait Ops: Debug + Send + Sync {
     /// Returns the fallback for operations that this implementation doesn't override. The days' own
     /// code overrides all of them.

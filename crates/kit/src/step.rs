@@ -42,7 +42,7 @@ pub struct Step {
     pub mask: Option<Tensor>,
     /// The positions to return logits for.
     pub logits: Logits,
-    /// For a flat step (day 21): the only row, B = 1, holds the new tokens of several sequences,
+    /// For a varlen batch (day 21): the only row, B = 1, holds the new tokens of several sequences,
     /// one after another, without padding. None: every row is one sequence.
     pub chunks: Option<Vec<Chunk>>,
 }
@@ -54,7 +54,7 @@ impl Step {
         self
     }
 
-    /// Returns the same step as a flat one, whose only row holds these sequences' new tokens.
+    /// Returns the same step as a varlen batch, whose only row holds these sequences' new tokens.
     ///
     /// # Errors
     /// If the step has a mask or more than one row, a chunk is empty, a sequence appears twice, or
@@ -67,7 +67,7 @@ impl Step {
             bail!("chunks of {counts:?} tokens do not fill {rows} rows of {width}")
         }
         if self.mask.is_some() {
-            bail!("a flat step has no mask: each token attends to its own sequence, up to itself")
+            bail!("a varlen batch has no mask: each token attends to its own sequence up to itself")
         }
         let mut ids: Vec<usize> = chunks.iter().map(|chunk| chunk.sequence).collect();
         ids.sort_unstable();

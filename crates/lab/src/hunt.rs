@@ -93,7 +93,7 @@ pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
     let source = repo.read(&day.solution())?;
     let changed = changed_lines(&source, &hunted.mistake.change.applied_to(&source)?, |_| true);
     changed.iter().for_each(|line| say!("  {line}"));
-    say!("To see which checks catch it: cargo xtask teeth day{}", day.number);
+    say!("To see which checks catch it: cargo xtask mistakes day{}", day.number);
     Ok(ExitCode::from(u8::from(!named)))
 }
 

@@ -1,6 +1,6 @@
-//! Occasional commands: `cargo xtask compare`, `bench`, `hunt` and `teeth`, which the runner passes
-//! on to this program and compiles when one of them is first used; and `cargo lab`, for the course's
-//! maintainers.
+//! Occasional commands: `cargo xtask compare`, `bench`, `hunt` and `mistakes`, which the runner
+//! passes on to this program and compiles when one of them is first used; and `cargo lab`, for the
+//! course's maintainers.
 
 #![warn(missing_docs)]
 
@@ -10,9 +10,9 @@ mod hunt;
 mod live_mistakes;
 mod messages;
 mod mistaken_engine;
+mod mistakes_table;
 mod printed;
 mod run_bench;
-mod teeth_table;
 
 use anyhow::Result;
 use candecode_course::{Repo, Usage};
@@ -32,7 +32,7 @@ enum Command {
     Hunt(hunt::Hunt),
     /// Show that the checks work: every known mistake is caught and named, and every correct
     /// variant passes
-    Teeth(teeth_table::Teeth),
+    Mistakes(mistakes_table::Mistakes),
     /// Run the book's commands and compare their output with what the pages show
     Printed(printed::Printed),
     /// Update the book's page of error messages with the commands' current output
@@ -42,7 +42,7 @@ enum Command {
 }
 
 /// The commands that readers know as commands of `cargo xtask`.
-const READERS: [&str; 4] = ["compare", "bench", "hunt", "teeth"];
+const READERS: [&str; 4] = ["compare", "bench", "hunt", "mistakes"];
 
 fn main() -> ExitCode {
     let first = std::env::args().nth(1).unwrap_or_default();
@@ -64,7 +64,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Compare(args) => compare::run(&repo, &args),
         Command::Bench(args) => run_bench::run(&repo, &args),
         Command::Hunt(args) => hunt::run(&repo, &args),
-        Command::Teeth(args) => teeth_table::run(&repo, &args),
+        Command::Mistakes(args) => mistakes_table::run(&repo, &args),
         Command::Printed(args) => printed::run(&repo, &args),
         Command::Messages => messages::run(&repo),
         Command::LiveMistakes => live_mistakes::run(&repo),

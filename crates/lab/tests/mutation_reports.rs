@@ -1,4 +1,4 @@
-//! Checks that the mutation testing reports, `tests/mutants/dayNN.json`, still match the reference.
+//! Checks that the mutation testing reports, `tests/dayNN_*/mutants.json`, still match the reference.
 
 use candecode_course::Repo;
 use serde::Deserialize;

@@ -1,8 +1,9 @@
-//! Generates `tests/oracle/live.json`: texts that the page must generate exactly as the command
-//! does.
+//! Generates `tests/oracle/live.json` of this crate: texts that the page must generate exactly as
+//! the command does.
 //!
 //! ```console
-//! $ cargo run -p candecode-live --features ref --example goldens > crates/live/tests/oracle/live.json
+//! $ cargo run -p candecode-live --features ref --example goldens > goldens.json
+//! $ mv goldens.json crates/live/tests/oracle/live.json
 //! ```
 //!
 //! The page and the command's kernels add numbers in different orders, so their sums differ in the

@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{header, HeaderMap};
 use axum::response::{IntoResponse as _, Response};
-use candecode::day20_serve::{Job, Piece};
+use candecode::day20_serve::{ChoiceToken, Job};
 use futures_util::stream::unfold;
 use std::convert::Infallible;
 use std::sync::atomic::Ordering::Relaxed;
@@ -145,7 +145,7 @@ async fn streamed(
 
 /// Returns a body of server-sent events, built lazily as it is read: `first`, then everything that
 /// arrives in `inbox`.
-fn events(first: Piece, inbox: Inbox, reply: Reply, state: Arc<AppState>) -> Body {
+fn events(first: ChoiceToken, inbox: Inbox, reply: Reply, state: Arc<AppState>) -> Body {
     let start = (Some(first), inbox, reply, state);
     Body::from_stream(unfold(start, |(mut first, mut inbox, mut reply, state)| async move {
         let tokenizer = state.prompts.engine.tokenizer();

@@ -1,7 +1,7 @@
 //! The metrics served at `/metrics`, in Prometheus's text format: load, totals and latencies. Where
 //! vLLM has the same metric, the name is vLLM's, with our own prefix.
 
-use candecode::day20_serve::{Connection, Event, Piece};
+use candecode::day20_serve::{ChoiceToken, Connection, Event};
 use candecode::kit::{CacheLoad, SchedulerLoad};
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -146,7 +146,7 @@ impl<C: Connection> Measured<C> {
         Self { connection, metrics, prompt_tokens, came: Instant::now(), newest }
     }
 
-    fn measure(&self, piece: &Piece) {
+    fn measure(&self, piece: &ChoiceToken) {
         let now = Instant::now();
         let mut newest = self.newest.borrow_mut();
         if newest.iter().all(Option::is_none) {

@@ -3,7 +3,7 @@
 
 use crate::metrics::Metrics;
 use crate::openai::ApiError;
-use candecode::day20_serve::{Connection, Event, Piece};
+use candecode::day20_serve::{ChoiceToken, Connection, Event};
 use std::sync::Arc;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 
@@ -42,7 +42,7 @@ impl Inbox {
     ///
     /// # Errors
     /// The error that the loop reported, or 500 if the loop has ended. No events follow it.
-    pub async fn next(&mut self) -> Result<Piece, ApiError> {
+    pub async fn next(&mut self) -> Result<ChoiceToken, ApiError> {
         let error = match self.events.recv().await {
             Some(Event::Token(piece)) => return Ok(piece),
             Some(Event::Failed(error)) => error.into(),

@@ -48,7 +48,7 @@ pub struct ServeFlags {
         value_parser = in_range(1, 4096)
     )]
     pub max_num_seqs: usize,
-    /// Maximum number of tokens per step. Longer prompts are computed in pieces
+    /// Maximum number of tokens per step. Longer prompts are computed in chunks
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = in_range(1, 1 << 20))]
     pub max_num_batched_tokens: usize,
     /// Maximum number of waiting requests. Any others are rejected (429)

@@ -11,7 +11,8 @@ const CPU: Device = Device::Cpu;
 /// A model to be written as a GGUF file, which a test can modify first.
 #[derive(Clone)]
 pub struct GgufParts {
-    metadata: Vec<(String, Value)>,
+    /// The keys and values.
+    pub metadata: Vec<(String, Value)>,
     /// The tensors by llama.cpp's names.
     pub tensors: Vec<(String, Tensor)>,
 }

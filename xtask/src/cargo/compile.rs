@@ -281,7 +281,7 @@ mod tests {
         let kit = explain(&broken(&[("crates/kit/src/mod.rs", 3)]));
         assert_eq!(kit, "The error is in crates/kit/src/mod.rs, line 3.");
         assert!(explain(&broken(&[])).contains("cargo xtask doctor"));
-        let tests = explain(&broken(&[("tests/day06_generate.rs", 3)]));
+        let tests = explain(&broken(&[("tests/day06_generate/checks.rs", 3)]));
         assert!(tests.contains("has a signature changed?"));
         let two = broken(&[(day, 20), (day, 9), ("src/main.rs", 1)]);
         assert_eq!(places(&two), "src/day06_generate.rs, line 9, 20, src/main.rs, line 1");

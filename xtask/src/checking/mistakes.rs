@@ -1,4 +1,4 @@
-//! The known mistakes of a day, `tests/mistakes/dayNN.toml`: compiles them into one program and
+//! The known mistakes of a day, `tests/dayNN_*/mistakes.toml`: compiles them into one program and
 //! records how each affects every check.
 //!
 //! The record doesn't depend on the reader's code, so it is computed when a check first fails and
@@ -8,7 +8,9 @@
 
 use crate::backup;
 use crate::cargo::{self, Programs};
-use crate::checking::runner::{self, DayRun, Options};
+use crate::checking::builds;
+use crate::checking::outcome::{self, Unit};
+use crate::checking::runner::{self, DayRun};
 use crate::checking::saved::Inputs;
 use crate::host;
 use anyhow::{bail, ensure, Context, Result};
@@ -56,13 +58,10 @@ pub fn make_record(
     let key = key(repo, day, programs, device);
     let dir = WorkDir::new(repo, day)?;
     let Some(program) = compile(repo, day, programs, &dir.0, stop)? else { return Ok(None) };
-    let report = dir.0.join("report");
-    let mut command = runner::command(repo, &program, &report, device);
-    command.arg("teeth_every_known_mistake").stdout(Stdio::null()).stderr(Stdio::null());
-    if run(&mut command, stop)?.is_none() {
-        return Ok(None);
-    }
-    keep(repo, day, &key, &fs::read_to_string(&report).unwrap_or_default())?;
+    let mut command = runner::command(repo, &program, device);
+    command.arg("record").stderr(Stdio::null());
+    let Some(report) = report(command, &dir.0, stop)? else { return Ok(None) };
+    keep(repo, day, &key, &report)?;
     Ok(Some(path(repo, day)))
 }
 
@@ -71,17 +70,40 @@ pub fn make_record(
 ///
 /// # Errors
 /// Same as [`make_record`].
-pub fn teeth(repo: &Repo, day: &Day, programs: &Programs) -> Result<DayRun> {
+pub fn prove(repo: &Repo, day: &Day, programs: &Programs) -> Result<DayRun> {
     let key = key(repo, day, programs, None);
     let dir = WorkDir::new(repo, day)?;
     let Some(program) = compile(repo, day, programs, &dir.0, &|| false)? else { bail!("stopped") };
     let record = record(repo, day, programs, None);
-    let options = Options { teeth: true, record, ..Options::default() };
-    let run = runner::run_day(repo, day, &program, &options)?;
-    if options.record.is_none() {
-        keep(repo, day, &key, &run.report)?;
+    let mut command = runner::command(repo, &program, None);
+    command.envs(record.as_ref().map(|path| ("CANDECODE_RECORD", path)));
+    let Some(report) = report(command, &dir.0, &|| false)? else { bail!("stopped") };
+    if record.is_none() {
+        keep(repo, day, &key, &report)?;
     }
-    Ok(run)
+    let units: Vec<Unit> = outcome::parse(&report).into_values().collect();
+    ensure!(!units.is_empty(), ended_early(day));
+    Ok(DayRun { report, ..DayRun::of(day, units) })
+}
+
+/// Runs the program with the known mistakes, and returns what it reports, one record a line. `None`
+/// if it was stopped.
+fn report(mut command: Command, dir: &Path, stop: Stop) -> Result<Option<String>> {
+    let path = dir.join("report");
+    command.stdin(Stdio::null()).stdout(fs::File::create(&path)?);
+    if run(&mut command, stop)?.is_none() {
+        return Ok(None);
+    }
+    let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+    // Each record starts with this character, wherever the code under test has printed something.
+    let records = text.split('\u{1e}').skip(1).filter_map(|record| record.lines().next());
+    Ok(Some(records.map(|record| format!("{record}\n")).collect()))
+}
+
+/// Says that a program ended early.
+fn ended_early(day: &Day) -> String {
+    let number = day.number;
+    format!("the program with day {number}'s known mistakes ended before it had tried all of them")
 }
 
 /// A directory for files that this process compiles. Removed on drop.
@@ -105,12 +127,8 @@ impl Drop for WorkDir {
 fn keep(repo: &Repo, day: &Day, key: &str, report: &str) -> Result<()> {
     let known = repo.mistakes(day)?.mistakes.len();
     let rows: Vec<&str> =
-        report.lines().filter(|line| line.contains("\"teeth\":\"mistake\"")).collect();
-    ensure!(
-        rows.len() == known,
-        "the program with day {}'s known mistakes ended before it had tried all of them",
-        day.number
-    );
+        report.lines().filter(|line| line.contains("\"row\":\"mistake\"")).collect();
+    ensure!(rows.len() == known, ended_early(day));
     let text: String = [key].into_iter().chain(rows).map(|line| format!("{line}\n")).collect();
     backup::write(&path(repo, day), text.as_bytes())
 }
@@ -164,11 +182,8 @@ fn compile(
     let program = dir.join("program").with_extension(std::env::consts::EXE_EXTENSION);
     let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
     command.current_dir(&repo.root);
-    command.arg(repo.root.join(day.tests())).args(["--crate-name", &day.name, "--test"]);
-    command.args(["--edition=2021", "--cfg=mistakes", "--cap-lints=allow"]);
-    // The same code generation as in cargo's build of the check program, without debug info or
-    // incremental compilation.
-    command.args(["-Copt-level=0", "-Coverflow-checks=on", "-Cdebug-assertions=off"]);
+    command.arg(repo.root.join(day.tests())).args(["--crate-name", &day.name]);
+    command.args(builds::flags(repo)?).args(["--cfg=mistakes", "--cap-lints=allow"]);
     // Panics print their location, which shouldn't include the temporary directory.
     command.arg(format!("--remap-path-prefix={}=mistakes", dir.display()));
     command.args(programs.folders().iter().map(|folder| format!("-L{folder}")));
@@ -223,21 +238,20 @@ fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
     let mistakes = known.mistakes.iter().map(|one| (&*one.name, &*one.diagnosis, &one.change));
     let variants = known.variants.iter().map(|one| (&*one.name, "", &one.change));
     for (kind, all) in [("mistakes", Vec::from_iter(mistakes)), ("variants", variants.collect())] {
-        writeln!(lists, "fn {kind}() -> Vec<checks::Known<day::Day>> {{ vec![")?;
+        writeln!(lists, "fn {kind}() -> Vec<frame::Known<Day>> {{ vec![")?;
         for (name, diagnosis, change) in all {
             let place = || format!("{}: {name}", day.mistakes());
             module(name, &change.applied_to(&reference).with_context(place)?)?;
             writeln!(
                 lists,
-                "    checks::Known {{ name: {name:?}, diagnosis: {diagnosis:?}, day: \
+                "    frame::Known {{ name: {name:?}, diagnosis: {diagnosis:?}, day: \
                     implementation!(wrong::{name}) }},"
             )?;
         }
         lists += "] }\n";
     }
     let code = format!(
-        "mod wrong {{\n{modules}}}\n{lists}fn stub() -> day::Day {{ implementation!(wrong::stub) \
-            }}\n"
+        "mod wrong {{\n{modules}}}\n{lists}fn stub() -> Day {{ implementation!(wrong::stub) }}\n"
     );
     let path = dir.join("list.rs");
     fs::write(&path, code).with_context(|| path.display().to_string())?;

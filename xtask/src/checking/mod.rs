@@ -1,12 +1,12 @@
 //! Runs the days' checkers and reports the results.
 
 pub mod builds;
-pub mod libtest;
 pub mod mistakes;
 pub mod outcome;
 pub mod runner;
 pub mod saved;
 pub mod table;
+mod workers;
 
 use crate::cargo::{self, Built};
 use crate::note;

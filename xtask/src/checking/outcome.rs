@@ -1,6 +1,5 @@
-//! The report that checkers write (`CANDECODE_REPORT`): one line of JSON per test.
+//! What check programs report: a record in JSON for each check.
 
-use crate::checking::libtest;
 use crate::term::readable;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -57,7 +56,7 @@ impl Status {
 /// One check and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// The test function.
+    /// The name of the check.
     pub test: String,
     /// The outcome.
     pub status: Status,
@@ -73,19 +72,19 @@ impl Unit {
     }
 }
 
-/// Parses the units of a report. Skips a line cut off by a crash. If a test has several lines,
-/// keeps the worst.
+/// Parses a record about a check. Returns `None` for any other.
+pub fn unit(record: &Value) -> Option<Unit> {
+    let field = |name: &str| record[name].as_str().unwrap_or_default();
+    let status = Status::parse(field("status"))?;
+    Some(Unit { test: field("test").to_string(), status, message: readable(field("message")) })
+}
+
+/// Parses the units of a report, one record a line. Skips a line cut off by a crash. If a check has
+/// several lines, keeps the worst.
 pub fn parse(text: &str) -> BTreeMap<String, Unit> {
     let mut units: BTreeMap<String, Unit> = BTreeMap::new();
-    for line in text.lines() {
-        let Ok(value) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
-        let field = |name: &str| value[name].as_str().unwrap_or_default().to_string();
-        let Some(status) = Status::parse(&field("status")) else {
-            continue;
-        };
-        let unit = Unit { test: field("test"), status, message: readable(&field("message")) };
+    let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    for unit in records.filter_map(|record| unit(&record)) {
         match units.get(&unit.test) {
             Some(known) if known.status >= unit.status => {}
             _ => {
@@ -96,13 +95,13 @@ pub fn parse(text: &str) -> BTreeMap<String, Unit> {
     units
 }
 
-/// A row of `cargo xtask teeth`: a mistake, a correct variant or the stub, with the checks that
+/// A row of `cargo xtask mistakes`: a mistake, a correct variant or the stub, with the checks that
 /// caught it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TeethRow {
+pub struct MistakeRow {
     /// `mistake`, `variant` or `stub`.
     pub kind: String,
-    /// The name in `tests/mistakes/`.
+    /// The name in the day's `mistakes.toml`.
     pub name: String,
     /// The checks that fail. For the stub, those that report "not written yet".
     pub caught: Vec<String>,
@@ -113,7 +112,7 @@ pub struct TeethRow {
 }
 
 /// Returns the rows of a report that come from testing the checkers.
-pub fn teeth_rows(text: &str) -> Vec<TeethRow> {
+pub fn mistake_rows(text: &str) -> Vec<MistakeRow> {
     let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let row = |value: Value| {
         let field = |name: &str| value[name].as_str().unwrap_or_default().to_string();
@@ -121,41 +120,11 @@ pub fn teeth_rows(text: &str) -> Vec<TeethRow> {
             let items = value[name].as_array().into_iter().flatten();
             items.filter_map(|item| item.as_str().map(str::to_string)).collect()
         };
-        let kind = value["teeth"].as_str()?.to_string();
+        let kind = value["row"].as_str()?.to_string();
         let (caught, alone) = (list("caught"), list("alone"));
-        Some(TeethRow { kind, name: field("name"), caught, alone, words: field("words") })
+        Some(MistakeRow { kind, name: field("name"), caught, alone, words: field("words") })
     };
     values.filter_map(row).collect()
-}
-
-/// Returns one unit per expected test: from the report, from libtest's output, or as unfinished.
-///
-/// A test that failed according to libtest never counts as passed, whatever the report says.
-pub fn merge(
-    expected: &[String],
-    report: &BTreeMap<String, Unit>,
-    stdout: &str,
-    unfinished: Status,
-) -> Vec<Unit> {
-    let results = libtest::results(stdout);
-    let outputs = libtest::outputs(stdout);
-    let ran = expected.iter().filter(|test| results.get(*test) != Some(&libtest::Verdict::Ignored));
-    ran.map(|test| {
-        let verdict = results.get(test).copied();
-        let reported = report.get(test).cloned();
-        let own = || outputs.get(test).map_or(String::new(), |text| readable(text.trim()));
-        let (status, message) = match (reported, verdict) {
-            (Some(unit), Some(libtest::Verdict::Failed)) if unit.status == Status::Passed => {
-                (Status::Failed, own())
-            }
-            (Some(unit), _) => (unit.status, unit.message),
-            (None, Some(libtest::Verdict::Ok)) => (Status::Passed, String::new()),
-            (None, Some(_)) => (Status::Failed, own()),
-            (None, None) => (unfinished, String::new()),
-        };
-        Unit { test: test.clone(), status, message }
-    })
-    .collect()
 }
 
 #[cfg(test)]
@@ -179,26 +148,5 @@ mod tests {
         for (status, name, ..) in STATUSES {
             assert_eq!((status.name(), Status::parse(name)), (name, Some(status)));
         }
-    }
-
-    #[test]
-    fn every_expected_test_gets_a_unit() {
-        let stdout = "test a ... ok\ntest b ... FAILED\ntest c ... FAILED\ntest i ... \
-        ignored\n\nfailures:\n\n\
-                      ---- b stdout ----\nboom\n\nfailures:\n    b\n";
-        let report = parse(
-            "{\"test\":\"c\",\"status\":\"unwritten\",\"message\":\"m\"}\n\
-             {\"test\":\"b\",\"status\":\"passed\"}",
-        );
-        let names: Vec<String> = ["a", "b", "c", "d", "i"].map(String::from).to_vec();
-        assert_eq!(
-            merge(&names, &report, stdout, Status::Died),
-            [
-                unit("a", Status::Passed, ""),
-                unit("b", Status::Failed, "boom"),
-                unit("c", Status::Unwritten, "m"),
-                unit("d", Status::Died, ""),
-            ]
-        );
     }
 }

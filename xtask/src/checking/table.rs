@@ -6,7 +6,7 @@ use crate::checking::runner::DayRun;
 use crate::say;
 use crate::term::{paint, readable, Color};
 use anyhow::Result;
-use candecode_course::{Day, Repo, Task};
+use candecode_course::{checks_of_task, Day, Repo, Task};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Counts of checks that passed and that didn't, including those not written.
@@ -222,7 +222,7 @@ fn title_line(run: &DayRun, words: &str) {
 
 /// Describes a check that belongs to no task.
 fn kind(unit: &Unit) -> &'static str {
-    if unit.test.starts_with("teeth_") {
+    if unit.test.starts_with("proof_") {
         "tests of the checkers"
     } else {
         "other checks"
@@ -275,16 +275,14 @@ fn colored_row(
     say!("  {mark}  {id:<5} {title}{}", paint(Color::Dim, rest));
 }
 
-/// Returns the results of a day that wasn't run. All checks, found in the checkers' source, get the
-/// same status.
+/// Returns the results of a day that wasn't run. All its checks get the same status.
 ///
 /// # Errors
-/// If the reference's task lines cannot be read.
+/// If the checks or the reference's task lines cannot be read.
 pub fn not_run(repo: &Repo, day: &Day, status: Status) -> Result<DayRun> {
-    let source = repo.read(&day.tests()).unwrap_or_default();
-    let mut names: Vec<String> = source.lines().filter_map(check_name).collect();
+    let mut names = repo.checks(day)?;
     for task in repo.tasks(day)? {
-        let prefix = candecode_course::checks_of_task(&task.id);
+        let prefix = checks_of_task(&task.id);
         if !names.iter().any(|name| name.starts_with(&prefix)) {
             names.push(prefix);
         }
@@ -292,14 +290,4 @@ pub fn not_run(repo: &Repo, day: &Day, status: Status) -> Result<DayRun> {
     let units =
         names.into_iter().map(|test| Unit { test, status, message: String::new() }).collect();
     Ok(DayRun::of(day, units))
-}
-
-/// Returns the name of the check that a line defines: `fn task_6_1_…() {`, or `task_6_1_… =>
-/// check,` in a table.
-fn check_name(line: &str) -> Option<String> {
-    let line = line.trim();
-    let name = line.strip_prefix("fn ").unwrap_or(line);
-    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_')?;
-    let defines = name[end..].starts_with('(') || name[end..].starts_with(" =>");
-    (name.starts_with("task_") && defines).then(|| name[..end].to_string())
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask check`: runs a day's checkers on the reader's code or on the reference.
 //!
 //! `--part 2` runs the checks of one part of a day. Each part starts with a line `// part 2: title`
-//! above its first function, in the reference and therefore in the stub (see [`candecode_course::stubs`]).
+//! above its first function, in the reference and therefore in the stub (see
+//! [`candecode_course::stubs`]).
 
 use crate::cargo::Built;
 use crate::checking;

@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod explain;
 pub mod hint;
 pub mod list_days;
+pub mod migrate;
 pub mod reset;
 pub mod run_engine;
 pub mod update;
@@ -60,6 +61,9 @@ pub enum Command {
     Start(reset::Start),
     /// Get the latest course, keep your code, and list changed signatures
     Update(update::Update),
+    /// Bring days that you began before an update up to it
+    #[command(hide = true)] // what it's for is said where it's needed
+    Migrate(migrate::Migrate),
     /// Play a game: find the one mistake in an engine from its output
     #[command(disable_help_flag = true)]
     Hunt(PassedOn),
@@ -67,7 +71,7 @@ pub enum Command {
     Models,
     /// Show that the checks catch and name every known mistake
     #[command(disable_help_flag = true)]
-    Teeth(PassedOn),
+    Mistakes(PassedOn),
     /// Explain an error message and what to do about it
     Explain(explain::Explain),
     /// Generate the stubs in src/ from solutions/
@@ -88,6 +92,14 @@ pub struct PassedOn {
 /// Any error from the command. Bad usage is a [`candecode_course::Usage`].
 pub fn run(command: Command) -> Result<ExitCode> {
     let repo = Repo::find()?;
+    if let Command::Check(_)
+    | Command::Run(_)
+    | Command::Chat(_)
+    | Command::Serve(_)
+    | Command::List(_) = command
+    {
+        migrate::note_old_days(&repo);
+    }
     match command {
         Command::Check(args) => check::run(&repo, &args),
         Command::Run(PassedOn { args }) => run_engine::run(&repo, &run_engine::RUN, &args),
@@ -103,9 +115,10 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Bench(PassedOn { args }) => tool(&repo, "bench", args),
         Command::Start(args) => reset::start(&repo, &args),
         Command::Update(args) => update::run(&repo, &args),
+        Command::Migrate(args) => migrate::run(&repo, &args),
         Command::Hunt(PassedOn { args }) => tool(&repo, "hunt", args),
         Command::Models => run_engine::run(&repo, &run_engine::MODELS, &[]),
-        Command::Teeth(PassedOn { args }) => tool(&repo, "teeth", args),
+        Command::Mistakes(PassedOn { args }) => tool(&repo, "mistakes", args),
         Command::Explain(args) => explain::run(&repo, &args),
         Command::Stubs(args) => write_stubs::run(&repo, &args),
     }

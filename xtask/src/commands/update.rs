@@ -8,6 +8,7 @@
 
 use crate::backup::{self, is_day};
 use crate::commands::diff::changed_lines;
+use crate::commands::migrate;
 use crate::git::{git, paths};
 use crate::say;
 use crate::term::{paint, Color};
@@ -74,6 +75,7 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
         say!("Your days are unchanged; restore copies with `cargo xtask reset --undo {date}`.");
     }
     tell_changes(repo, &begun, &base)?;
+    migrate::note_old_days(&Repo::open(&repo.root)?);
     say!("See where you are: cargo xtask list");
     Ok(ExitCode::SUCCESS)
 }

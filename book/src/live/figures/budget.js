@@ -76,8 +76,8 @@
                 0,
                 y,
                 s.narrow
-                    ? 'a column per step; orange: pieces, teal: tokens'
-                    : 'A column for each step. Orange: a piece of a prompt. Teal: the next token. Dashed: waits. ×: preempted. Dot: the last.',
+                    ? 'a column per step; orange: chunks, teal: tokens'
+                    : 'A column for each step. Orange: a chunk of a prompt. Teal: the next token. Dashed: waits. ×: preempted. Dot: the last.',
                 'left note',
             );
             y += 14;

@@ -104,7 +104,7 @@
                 const x = (i % perLine) * size * cell + 2;
                 const y = 22 + Math.floor(i / perLine) * 42;
                 const mine = step.table && step.table.includes(i);
-                const role = !step.lacks && step.adopted.includes(i)
+                const role = !step.lacks && step.attached.includes(i)
                     ? 'draft'
                     : mine
                       ? 'new'
@@ -125,8 +125,8 @@
                 ['draft', 'found'],
                 ['new', 'computed'],
                 ['known', 'the text before'],
-                ['kept', 'free, known'],
-                ['known', 'free, not known', 'box dashed faint'],
+                ['kept', 'free, cached'],
+                ['known', 'free, not cached', 'box dashed faint'],
             ];
             const column = s.narrow ? 118 : 140;
             legend.forEach(([role, words, kind], i) => {
@@ -168,7 +168,7 @@
                 (step.lacks
                     ? ` It can't run: ${step.lacks} ${step.lacks === 1 ? 'block is' : 'blocks are'} missing.`
                     : '') +
-                (gone ? ` ${gone} known ${gone === 1 ? 'block was' : 'blocks were'} forgotten for it.` : '') +
+                (gone ? ` ${gone} cached ${gone === 1 ? 'block was' : 'blocks were'} forgotten for it.` : '') +
                 ` So far ${step.hits} of ${step.queries} prompt tokens were found.`
             );
         },

@@ -1,8 +1,8 @@
-/* Day 15, the scheduler: requests as bars over turns. */
+/* Day 15, the scheduler: requests as bars over iterations. */
 (function () {
     'use strict';
     const { figure, clip } = window.candecode;
-    const MOST = 60; // turns that Rust answers for
+    const MOST = 60; // iterations that Rust answers for
     const DEFAULTS = [
         ['Once upon a time', 14, 0],
         ['Lily', 6, 0],
@@ -32,7 +32,7 @@
         });
         controls.push({
             name: `at${i}`,
-            label: `${i}: comes in turn`,
+            label: `${i}: comes in iteration`,
             kind: 'range',
             min: 0,
             max: 20,
@@ -67,7 +67,7 @@
         if (!longest[id] || !so) return '';
         const most = Math.max(so, longest[id]);
         return (
-            ` In turn ${t}, ${rows.length + 1} rows of up to ${most} positions would make ` +
+            ` In iteration ${t}, ${rows.length + 1} rows of up to ${most} positions would make ` +
             `${(rows.length + 1) * most}, more than ${bound}, so request ${id} waits.`
         );
     }
@@ -98,8 +98,8 @@
                 0,
                 y,
                 s.narrow
-                    ? 'a column per turn; thick: admitted, dashed: waits'
-                    : 'a column for each turn. Thick border: prefill and first step, two tokens. Plain: one more. Dashed: waits. Dot: the last.',
+                    ? 'a column per iteration; thick: admitted, dashed: waits'
+                    : 'a column for each iteration. Thick border: prefill and first step, two tokens. Plain: one more. Dashed: waits. Dot: the last.',
                 'left note',
             );
             y += 14;
@@ -139,7 +139,7 @@
                 y,
                 s.narrow
                     ? 'positions held, padding outlined; line: reserved'
-                    : 'positions that the batch holds after each turn, with padding outlined. Thick line: what it may come to hold.',
+                    : 'positions that the batch holds after each iteration, with padding outlined. Thick line: what it may come to hold.',
                 'left note',
             );
             y += 10;
@@ -202,9 +202,9 @@
             const cut =
                 answer.turns.length >= MOST && last.running.length + last.waiting.length > 0;
             return (
-                `${tokens} tokens in ${answer.turns.length} turns. Requests have waited ${waited} ${waited === 1 ? 'turn' : 'turns'} altogether.` +
+                `${tokens} tokens in ${answer.turns.length} iterations. Requests have waited ${waited} ${waited === 1 ? 'iteration' : 'iterations'} altogether.` +
                 (refused ? ` ${refused} ${refused === 1 ? 'was' : 'were'} refused.` : '') +
-                (cut ? ` The figure stops after ${MOST} turns.` : '') +
+                (cut ? ` The figure stops after ${MOST} iterations.` : '') +
                 why(answer, room, longest, bound)
             );
         },

@@ -2,15 +2,15 @@
 //! and which settings a model recommends.
 
 use candecode::kit::processor::process_all;
-use candecode::kit::{named, ProcessorInput, SamplingParams, Tokenizer};
+use candecode::kit::{named, EarlyStopping, ProcessorInput, SamplingParams, Tokenizer};
 use candecode::{Day, DAYS};
-use candecode_cli::flags::{Args, Early, Format, RngKind, Seed};
+use candecode_cli::flags::{Args, Format, RngKind, Seed};
 use candecode_cli::plan;
 use candecode_engine::credits::whose;
 use candecode_engine::generation_config;
 use candecode_engine::loops::{names, Ability, Loop, LOOPS};
 use candecode_engine::operations::plain;
-use candecode_engine::{load_model, requests, CacheName};
+use candecode_engine::{load_model, requests, CacheKind};
 use candecode_testing::{refused, story, Folder, Random};
 use candle_core::{DType, Device};
 use serde_json::json;
@@ -40,9 +40,12 @@ fn the_default_is_greedy_decoding_with_a_cache() {
         (args.device.as_str(), args.dtype, args.quantize, args.format),
         ("cpu", None, None, Format::Text)
     );
-    assert_eq!((args.num_beams(), args.early_stopping, args.cache), (1, Early::False, None));
+    assert_eq!(
+        (args.num_beams(), args.early_stopping, args.cache),
+        (1, EarlyStopping::False, None)
+    );
     let (day_loop, params) = plan::plan(&args, 1).unwrap();
-    assert_eq!((day_loop.day, args.cache(day_loop)), (10, Some(CacheName::Dynamic)));
+    assert_eq!((day_loop.day, args.cache(day_loop)), (10, Some(CacheKind::Dynamic)));
     assert_eq!(params, SamplingParams::default());
 }
 
@@ -123,7 +126,7 @@ fn the_lowest_day_that_supports_the_flags_runs() {
 /// The flags that ask something of a loop, one by one, for every loop.
 #[test]
 fn each_loop_refuses_the_flags_that_it_cannot_take_and_names_them() {
-    let caches = [CacheName::Static, CacheName::Sliding, CacheName::Paged].map(Ability::Cache);
+    let caches = [CacheKind::Static, CacheKind::Sliding, CacheKind::Paged].map(Ability::Cache);
     let asked = [
         ("--top-k 5", "--top-k", Ability::Sampling),
         ("--top-k 5 --rng torch", "--rng torch", Ability::TorchStream),
@@ -201,7 +204,7 @@ fn flags_are_read() {
     assert_eq!(args.prompt_ids, Some(vec![5, 9, 77]));
     let seed = Seed { value: u64::MAX, drawn: false };
     assert_eq!((args.rng, args.seed), (Some(RngKind::Torch), Some(seed)));
-    assert_eq!((args.cache, args.top_k), (Some(CacheName::Sliding), Some(4)));
+    assert_eq!((args.cache, args.top_k), (Some(CacheKind::Sliding), Some(4)));
     assert_eq!(
         (args.stop, args.block),
         (vec!["a".into(), "b".into()], vec!["x".into(), "y".into()])
@@ -209,7 +212,7 @@ fn flags_are_read() {
     assert_eq!((args.format, args.draft_ngram), (Format::Json, Some(2)));
     let args =
         read("-p -5 --num-beams 2 --early-stopping never --length-penalty -0.5 --loop 11").unwrap();
-    assert_eq!((args.num_beams(), args.early_stopping), (2, Early::Never));
+    assert_eq!((args.num_beams(), args.early_stopping), (2, EarlyStopping::Never));
     assert_eq!((args.length_penalty, args.day_loop.unwrap().day), (Some(-0.5), 11));
     assert_eq!(args.prompt, ["-5"]);
     for clash in [

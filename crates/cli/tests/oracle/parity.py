@@ -10,7 +10,7 @@ are sums of up to 40 log-probabilities in f32). Sampled texts are drawn after `t
 import argparse, importlib.metadata, json, pathlib, subprocess, sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
-sys.path += [str(ROOT / "tests/frame"), str(ROOT / "tests/oracle")]  # one of them has common.py
+sys.path.append(str(ROOT / "tests/frame"))  # for common.py
 
 import common  # pins nothing by itself, but sets one thread and offline
 import torch
@@ -181,7 +181,7 @@ We look only at the completion, as vLLM and the OpenAI protocol do. The other co
 gets the space, and the ids after a special token differ from ours, for example in a chat.
 
 `crates/cli/tests/oracle/parity.py` generates the table, with {versions}. The results that the days' checks compare with
-are stored in `tests/oracle/*.json`, each with the smallest margin by which any of its tokens was chosen.
+are stored in `tests/dayNN_*/oracle.json`, each with the smallest margin by which any of its tokens was chosen.
 
 | settings | {" | ".join(f"`{name}`" for name in STORY)} |
 |---|{"---|" * len(STORY)}

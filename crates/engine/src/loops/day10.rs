@@ -2,18 +2,18 @@
 
 use super::run::stream;
 use super::{Ability, Found, Loop, OnToken, Run};
-use crate::CacheName;
+use crate::CacheKind;
 use anyhow::Result;
 use candecode::day10_kv_cache::generate_cached;
 
 pub static LOOP: Loop = Loop {
     day: 10,
-    cache: Some(CacheName::Dynamic),
+    cache: Some(CacheKind::Dynamic),
     abilities: &[
-        Ability::Cache(CacheName::Dynamic),
-        Ability::Cache(CacheName::Static),
-        Ability::Cache(CacheName::Sliding),
-        Ability::Cache(CacheName::Paged),
+        Ability::Cache(CacheKind::Dynamic),
+        Ability::Cache(CacheKind::Static),
+        Ability::Cache(CacheKind::Sliding),
+        Ability::Cache(CacheKind::Paged),
         Ability::Sampling,
         Ability::TorchStream,
         Ability::Processors,

@@ -1,18 +1,18 @@
 //! Day 11: beam search.
 
 use super::{Ability, Found, Loop, OnToken, Run};
-use crate::CacheName;
+use crate::CacheKind;
 use anyhow::Result;
 use candecode::day11_beam_search::beam_search;
 
 pub static LOOP: Loop = Loop {
     day: 11,
-    cache: Some(CacheName::Dynamic),
+    cache: Some(CacheKind::Dynamic),
     abilities: &[
         Ability::Beams,
-        Ability::Cache(CacheName::Dynamic),
-        Ability::Cache(CacheName::Static),
-        Ability::Cache(CacheName::Paged),
+        Ability::Cache(CacheKind::Dynamic),
+        Ability::Cache(CacheKind::Static),
+        Ability::Cache(CacheKind::Paged),
         Ability::NoCache,
         Ability::Processors,
     ],

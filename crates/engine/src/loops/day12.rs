@@ -2,17 +2,17 @@
 
 use super::run::stream;
 use super::{Ability, Found, Loop, OnToken, Run};
-use crate::CacheName;
+use crate::CacheKind;
 use anyhow::Result;
 use candecode::day12_batching::generate_batch;
 
 pub static LOOP: Loop = Loop {
     day: 12,
-    cache: Some(CacheName::Dynamic),
+    cache: Some(CacheKind::Dynamic),
     abilities: &[
         Ability::Batches,
-        Ability::Cache(CacheName::Dynamic),
-        Ability::Cache(CacheName::Static),
+        Ability::Cache(CacheKind::Dynamic),
+        Ability::Cache(CacheKind::Static),
         Ability::NoCache,
         Ability::Sampling,
         Ability::TorchStream,

@@ -2,7 +2,7 @@
 
 use super::{Ability, DraftSource, Found, Loop, OnToken, Run};
 use crate::ngram_table::TableDrafter;
-use crate::CacheName;
+use crate::CacheKind;
 use anyhow::{bail, Result};
 use candecode::day13_speculative::{decode_block, ModelDrafter, NgramDrafter, SpeculativeDecoder};
 use candecode::kit::draft::Drafter;
@@ -10,12 +10,12 @@ use candecode::kit::rng::RequestRng;
 
 pub static LOOP: Loop = Loop {
     day: 13,
-    cache: Some(CacheName::Dynamic),
+    cache: Some(CacheKind::Dynamic),
     abilities: &[
         Ability::Drafts,
-        Ability::Cache(CacheName::Dynamic),
-        Ability::Cache(CacheName::Static),
-        Ability::Cache(CacheName::Paged),
+        Ability::Cache(CacheKind::Dynamic),
+        Ability::Cache(CacheKind::Static),
+        Ability::Cache(CacheKind::Paged),
         Ability::NoCache,
         Ability::Sampling,
         Ability::Processors,

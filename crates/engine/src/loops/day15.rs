@@ -1,19 +1,19 @@
 //! Day 15: requests that join and leave a padded batch.
 
 use super::{Ability, Found, Loop, OnToken, Run};
-use crate::{CacheKind, CacheName};
+use crate::{CacheConfig, CacheKind};
 use anyhow::Result;
 use candecode::day12_batching::BatchCache;
 use candecode::day15_scheduler::{NewCache, Scheduler};
 
 pub static LOOP: Loop = Loop {
     day: 15,
-    cache: Some(CacheName::Dynamic),
+    cache: Some(CacheKind::Dynamic),
     abilities: &[
         Ability::Batches,
         Ability::BatchLimit,
-        Ability::Cache(CacheName::Dynamic),
-        Ability::Cache(CacheName::Static),
+        Ability::Cache(CacheKind::Dynamic),
+        Ability::Cache(CacheKind::Static),
         Ability::Sampling,
         Ability::Processors,
         Ability::TopLogprobs,
@@ -26,7 +26,7 @@ pub static LOOP: Loop = Loop {
 
 /// Submits the prompts to the scheduler as requests, in order.
 fn run(run: &Run, prompts: &[Vec<u32>], first: usize, on_token: &mut OnToken) -> Result<Found> {
-    let capacity = run.engine.cache.unwrap_or(CacheKind::Dynamic).batch_capacity()?;
+    let capacity = run.engine.cache.unwrap_or(CacheConfig::Dynamic).batch_capacity()?;
     let layers = run.model.config().num_hidden_layers;
     let new_cache: NewCache = Box::new(move || Box::new(BatchCache::new(layers, capacity)));
     let mut scheduler = Scheduler::new(run.model, run.tokenizer(), new_cache, run.max_batch_tokens);
@@ -36,7 +36,7 @@ fn run(run: &Run, prompts: &[Vec<u32>], first: usize, on_token: &mut OnToken) ->
     }
     let mut going = true;
     while going && !scheduler.is_idle() {
-        for token in scheduler.turn()? {
+        for token in scheduler.run_iteration()? {
             going &= on_token(token)?;
         }
     }

@@ -2,16 +2,16 @@
 
 use super::run::stream;
 use super::{Ability, Found, Loop, OnToken, Run};
-use crate::{CacheKind, CacheName};
+use crate::{CacheConfig, CacheKind};
 use anyhow::{bail, Result};
 use candecode::day21_pages::{generate_paged, PagedCache};
 
 pub static LOOP: Loop = Loop {
     day: 21,
-    cache: Some(CacheName::Paged),
+    cache: Some(CacheKind::Paged),
     abilities: &[
         Ability::Batches,
-        Ability::Cache(CacheName::Paged),
+        Ability::Cache(CacheKind::Paged),
         Ability::Sampling,
         Ability::TorchStream,
         Ability::Processors,
@@ -24,7 +24,7 @@ pub static LOOP: Loop = Loop {
 };
 
 fn run(run: &Run, prompts: &[Vec<u32>], first: usize, on_token: &mut OnToken) -> Result<Found> {
-    let Some(CacheKind::Paged { block_size, num_blocks }) = run.engine.cache else {
+    let Some(CacheConfig::Paged { block_size, num_blocks }) = run.engine.cache else {
         bail!("{} needs a paged cache", run.day_loop)
     };
     let layers = run.model.config().num_hidden_layers;

@@ -1,7 +1,7 @@
 //! Day 24: blocks of drafted and verified trees.
 
 use super::{Ability, DraftSource, Found, Loop, OnToken, Run};
-use crate::CacheName;
+use crate::CacheKind;
 use anyhow::{bail, Result};
 use candecode::day24_draft_trees::{decode_tree, Accept, MedusaTree, ModelTree, NgramTree};
 use candecode::day24_draft_trees::{TreeCache, TreeDecoder};
@@ -10,7 +10,7 @@ use candecode::kit::rng::RequestRng;
 
 pub static LOOP: Loop = Loop {
     day: 24,
-    cache: Some(CacheName::Dynamic), // its own, which grows
+    cache: Some(CacheKind::Dynamic), // its own, which grows
     abilities: &[Ability::DraftTrees, Ability::Sampling, Ability::Processors],
     needs: Some((Ability::DraftTrees, "--draft-tree or --medusa")),
     pads: false,

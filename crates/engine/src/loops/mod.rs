@@ -1,7 +1,8 @@
 //! The days' generation loops as values: what each of them can do, and how to run it.
 //!
-//! Each loop has a file with its [`Loop`] and the function that runs it. A new loop is one such file
-//! and its line in [`LOOPS`]. All other code asks a loop what it can do, and never which day it is.
+//! Each loop has a file with its [`Loop`] and the function that runs it. A new loop is one such
+//! file, named here by `mod` and in [`LOOPS`]. All other code asks a loop what it can do, and never
+//! which day it is.
 
 mod day06;
 mod day07;
@@ -16,7 +17,7 @@ mod run;
 
 pub use run::{DraftSource, Drafts, Found, OnToken, Run};
 
-use crate::CacheName;
+use crate::CacheKind;
 use anyhow::{ensure, Context as _, Result};
 use candecode::kit::error::usage;
 use std::fmt;
@@ -39,7 +40,7 @@ pub struct Loop {
     /// The day that builds it.
     pub day: usize,
     /// The cache that it runs with unless another is asked for. None: it recomputes every position.
-    pub cache: Option<CacheName>,
+    pub cache: Option<CacheKind>,
     /// What it can do.
     pub abilities: &'static [Ability],
     /// An ability that it can't run without, and the flags that ask for it.
@@ -61,7 +62,7 @@ pub enum Ability {
     /// Runs several sequences at once. Other loops run one prompt after another.
     Batches,
     /// Runs with this cache.
-    Cache(CacheName),
+    Cache(CacheKind),
     /// Runs without a cache.
     NoCache,
     /// Draws tokens, rather than always choosing the likeliest one.
@@ -102,7 +103,7 @@ impl Ability {
     /// Returns how to get around a loop without this ability, for messages.
     fn advice(self) -> &'static str {
         match self {
-            Self::Cache(CacheName::Sliding) => {
+            Self::Cache(CacheKind::Sliding) => {
                 ": beams, batches and drafts need the earlier positions"
             }
             Self::TorchStream => {

@@ -9,7 +9,7 @@ use candecode::kit::{Model, ModelConfig, NoCache, Step, Tokenizer};
 use candecode_engine::chat::{Chat, Turn};
 use candecode_engine::chat_template::{date, setting, Message, RenderOptions, Template};
 use candecode_engine::load_model;
-use candecode_engine::CacheKind;
+use candecode_engine::CacheConfig;
 use candecode_testing::{golden_json, oracle, refused, story, Folder, Random};
 use candle_core::{DType, Device, Tensor};
 use serde_json::{json, Map, Value};
@@ -409,7 +409,8 @@ fn every_answer_equals_one_from_a_fresh_cache() {
     for (number, text) in templates.iter().enumerate() {
         // Running without a cache is slow, and the same for every template, so one is enough.
         let none = if number == 0 { &[None][..] } else { &[] };
-        for kind in [Some(CacheKind::Dynamic), Some(CacheKind::Static(512))].iter().chain(none) {
+        for kind in [Some(CacheConfig::Dynamic), Some(CacheConfig::Static(512))].iter().chain(none)
+        {
             let kind = *kind;
             let new_cache = || -> Box<dyn Cache> {
                 match kind {

@@ -2,7 +2,7 @@
 
 use candecode::kit::ModelConfig;
 use candecode_engine::memory_check::{amount, left, Need};
-use candecode_engine::CacheKind;
+use candecode_engine::CacheConfig;
 use candecode_testing::refused;
 
 fn config(text: &str) -> ModelConfig {
@@ -27,7 +27,7 @@ fn the_arithmetic_by_hand() {
         rows: 3,
         prompt: 5,
         new: 7,
-        cache: Some(CacheKind::Dynamic),
+        cache: Some(CacheConfig::Dynamic),
         pool: None,
         holds_scores: true,
         padded: false,
@@ -41,7 +41,7 @@ fn the_arithmetic_by_hand() {
     assert_eq!(base.total(), 656.0 + 1152.0 + 1200.0);
     let lean = Need { holds_scores: false, ..base.clone() };
     assert_eq!(lean.total(), 656.0 + 1152.0);
-    let fixed = Need { cache: Some(CacheKind::Static(0)), ..base.clone() };
+    let fixed = Need { cache: Some(CacheConfig::Static(0)), ..base.clone() };
     assert_eq!(fixed.keys_and_values(), 1152.0 / 12.0 * 16.0); // the whole context at once
     let none = Need { cache: None, ..base.clone() };
     assert_eq!((none.keys_and_values(), none.scores()), (0.0, 2.0 * 3.0 * 2.0 * 144.0 * 4.0));
@@ -67,7 +67,7 @@ fn chat_length_is_limited_by_memory_and_context() {
         rows: 1,
         prompt: 0,
         new: 7,
-        cache: Some(CacheKind::Dynamic),
+        cache: Some(CacheConfig::Dynamic),
         pool: None,
         holds_scores: false,
         padded: false,

@@ -48,7 +48,7 @@ fn save(folder: &Folder, tensors: &HashMap<String, Tensor>, metadata: &[(&str, &
 #[test]
 fn one_handle_opens_every_part_of_a_model() {
     let files = ModelFiles::open("story-230k").unwrap();
-    assert_eq!(files.path(), story("story-230k"));
+    assert_eq!(files.path().canonicalize().unwrap(), story("story-230k").canonicalize().unwrap());
     assert_eq!(files.config(), &candecode_formats::read_config(&story("story-230k")).unwrap());
     assert_eq!(files.tokenizer().unwrap().vocab_size(), 2048);
     assert_eq!(files.generation_config().unwrap()["eos_token_id"], 0);

@@ -3,7 +3,7 @@
 use crate::common::message;
 use candecode::day05_model::Transformer;
 use candecode::kit::{QuantType, QuantizedMatrix, Weight};
-use candecode_engine::kernels::{self, BlockType, TiledWeights};
+use candecode_engine::kernels::{self, TiledWeights};
 use candecode_engine::load::{load_transformer, quantized_format};
 use candecode_engine::operations::plain;
 use candecode_testing::story;
@@ -48,7 +48,7 @@ fn a_model_is_quantized_while_loading() {
 /// every block, which both 8 and 16 bits hold exactly. Only the order of the f32 sums differs.
 #[test]
 fn the_quantized_kernel_equals_day_19() {
-    let blocks = [BlockType::Q8_0, BlockType::Q4_0, BlockType::Q4_1];
+    let blocks = [kernels::QuantType::Q8_0, kernels::QuantType::Q4_0, kernels::QuantType::Q4_1];
     for (kind, block) in KINDS.into_iter().zip(blocks) {
         let rows = matrix(kind, 40, 96);
         let number = |i: usize| match i % 32 {

@@ -96,7 +96,7 @@ fn every_loop_takes_top_logprobs_from_the_raw_logits() {
     requests.into_iter().for_each(|request| scheduler.submit(request).unwrap());
     let mut scheduled = Vec::new();
     while !scheduler.is_idle() {
-        scheduled.extend(scheduler.turn().unwrap());
+        scheduled.extend(scheduler.run_iteration().unwrap());
     }
     for (tokens, seen) in [(batched, seen), (scheduled, scheduler_seen)] {
         for (row, seen) in seen.iter().enumerate() {

@@ -3,6 +3,7 @@
 //! files of every family that were written by llama.cpp's own Python package.
 
 use crate::message;
+use candecode_kit::WeightFormat;
 use candecode_testing::{golden_json, refused, story, Folder, GgufParts, Random};
 use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::GgmlDType;
@@ -222,7 +223,7 @@ fn the_pre_tokenizer_name_sets_digit_space_and_bos_handling() {
     let parts = |pre: &str| {
         GgufParts::of("story-230k").set("tokenizer.ggml.pre", Some(Value::String(pre.into())))
     };
-    let pieces = |parts: &Parts, text: &str| -> Vec<String> {
+    let pieces = |parts: &GgufParts, text: &str| -> Vec<String> {
         let tokenizer =
             candecode_formats::read_tokenizer(&parts.write(&folder, GgmlDType::F32)).unwrap();
         let ids = tokenizer.encode(text).unwrap();
@@ -260,7 +261,7 @@ fn scores_become_merges() {
         .set("tokenizer.ggml.token_type", list(kinds.map(Value::I32).to_vec()))
         .set("tokenizer.ggml.bos_token_id", Some(Value::U32(1)))
         .set("tokenizer.ggml.unknown_token_id", Some(Value::U32(0)));
-    let read = |parts: &Parts| {
+    let read = |parts: &GgufParts| {
         candecode_formats::read_tokenizer(&parts.write(&folder, GgmlDType::F32)).unwrap()
     };
     let tokenizer = read(&parts);
@@ -356,7 +357,7 @@ fn head_count_lists_order_rows_like_single_numbers() {
     for (key, _) in &mut parts.metadata {
         *key = key.replace("qwen2.", "llama.");
     }
-    let rows = |parts: &Parts, format: WeightFormat| {
+    let rows = |parts: &GgufParts, format: WeightFormat| {
         let file = parts.write(&folder, GgmlDType::Q8_0);
         let weights = candecode_formats::open_weights(&file, format, &CPU).unwrap();
         [("q", 64), ("k", 32)].map(|(name, rows)| {
@@ -493,7 +494,7 @@ fn eos_is_appended_if_the_metadata_asks_for_it() {
     let flag = |key: &str| (format!("tokenizer.ggml.{key}"), Some(Value::Bool(true)));
     let (bos, eos) = (flag("add_bos_token"), flag("add_eos_token"));
     let parts = GgufParts::of("story-230k").set(&eos.0, eos.1);
-    let ids = |parts: &Parts| {
+    let ids = |parts: &GgufParts| {
         let tokenizer =
             candecode_formats::read_tokenizer(&parts.write(&folder, GgmlDType::BF16)).unwrap();
         tokenizer.encode("Once upon").unwrap()

@@ -7,7 +7,7 @@ use crate::times::Times;
 use anyhow::Result;
 use candecode::day10_kv_cache::SlidingCache;
 use candecode::kit::{Cache, Logits, NoCache, Step};
-use candecode_engine::{load_model, CacheKind};
+use candecode_engine::{load_model, CacheConfig};
 use candle_core::{DType, Device};
 
 /// Text lengths in tokens, including the new one.
@@ -18,7 +18,9 @@ pub fn measure(times: &mut Times) -> Result<()> {
     let ids = text(&*model, "Once upon a time", 480)?;
     for len in LENGTHS {
         times.measure(&format!("none_{len}"), || logits(&*model, &ids[..len], &mut NoCache))?;
-        for (name, kind) in [("dynamic", CacheKind::Dynamic), ("static", CacheKind::Static(512))] {
+        for (name, kind) in
+            [("dynamic", CacheConfig::Dynamic), ("static", CacheConfig::Static(512))]
+        {
             let mut cache = kind.new_cache(model.config().num_hidden_layers)?;
             logits(&*model, &ids[..len], &mut *cache)?;
             times.measure(&format!("{name}_{len}"), || {

@@ -42,7 +42,7 @@ fn running(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) 
         if scheduler.is_idle() {
             return Ok(());
         }
-        scheduler.turn()?;
+        scheduler.run_iteration()?;
     }
 }
 

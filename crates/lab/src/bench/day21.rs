@@ -61,7 +61,7 @@ fn rectangle(model: &dyn Model, tokenizer: &Tokenizer) -> Result<Sums> {
     }
     let mut sums = Sums::default();
     while !scheduler.is_idle() {
-        scheduler.turn()?;
+        scheduler.run_iteration()?;
         let held: Vec<_> =
             scheduler.running.iter().map(|row| row.sequence.tokens.len() - 1).collect();
         let widest =

@@ -1,5 +1,5 @@
-//! Day 23: the longest gap between two tokens of a running text while a long prompt is served, and
-//! the cost of a pool with too few blocks.
+//! Day 23: the longest gap between two tokens of a running sequence while a long prompt is served,
+//! and the cost of a pool with too few blocks.
 
 use crate::shared::{model, request, tokenizer};
 use crate::times::Times;
@@ -25,7 +25,7 @@ const RUNS: usize = 3;
 
 /// The waiting times, in seconds.
 struct Waits {
-    /// The longest gap between two tokens of a running text.
+    /// The longest gap between two tokens of a running sequence.
     gap: f64,
     /// The time from the arrival of the long prompt to its first token.
     first: f64,
@@ -69,8 +69,8 @@ fn watch<'a>(model: &dyn Model, scheduler: &mut dyn SchedulerInterface<'a>) -> R
 
 /// Measures the waits with day 15's scheduler.
 ///
-/// The prefill returns the prompt's first token, but the running texts get their next tokens only
-/// in the pass after it, which therefore counts toward the gap.
+/// The prefill returns the prompt's first token, but the running sequences get their next tokens
+/// only in the pass after it, which therefore counts toward the gap.
 fn whole(model: &dyn Model, tokenizer: &Tokenizer) -> Result<Waits> {
     let layers = model.config().num_hidden_layers;
     let new_cache = Box::new(move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>);
@@ -123,7 +123,7 @@ fn serve(
         let plan = scheduler.schedule()?;
         served.most = served.most.max(blocks - scheduler.cache.pool.num_free());
         served.steps += 1;
-        served.computed += plan.iter().map(|scheduled| scheduled.new).sum::<usize>();
+        served.computed += plan.iter().map(|chunk| chunk.new).sum::<usize>();
         let logits = scheduler.run(&plan)?;
         for token in scheduler.postprocess(&plan, &logits) {
             served.texts.entry(token.row).or_default().push(token.id);
@@ -156,7 +156,7 @@ pub fn report(_times: &Times) -> Result<()> {
     few_blocks()
 }
 
-/// Prints the waits, with the prompt computed at once and in pieces.
+/// Prints the waits, with the prompt computed at once and in chunks.
 fn gaps() -> Result<()> {
     let (model, tokenizer) = (model("random-135m")?, tokenizer()?);
     println!(

@@ -3,8 +3,8 @@
 //! llama.cpp with the same files.
 //!
 //! The texts are evaluated with teacher forcing. With a Python that has the packages in
-//! `crates/lab/peers/requirements.txt`, llama.cpp writes the files. Without one, our engine quantizes
-//! the weights, and llama.cpp is left out.
+//! `crates/lab/peers/requirements.txt`, llama.cpp writes the files. Without one, our engine
+//! quantizes the weights, and llama.cpp is left out.
 
 use crate::args::Args;
 use crate::engine::quantized_file;

@@ -359,7 +359,7 @@ fn ask(
     let body = json!({
         "model": "model", "prompt": prompt, "max_tokens": NEW, "temperature": 0, "stream": true,
         "ignore_eos": true, "stream_options": {"include_usage": true},
-        "cache_prompt": may_keep, // for llama.cpp; our server always looks for known prefixes
+        "cache_prompt": may_keep, // for llama.cpp; our server always looks for cached prefixes
     });
     let request = agent.post(url).header("content-type", "application/json");
     let response = request.send(body.to_string())?;

@@ -53,7 +53,7 @@ pub(crate) fn texts(mut command: Command, prompts: &[String]) -> Result<Vec<Text
     if error.contains("ModuleNotFoundError") {
         bail!(
             "{program} lacks torch or transformers. In the repository:\n  python3 -m venv .venv\n  \
-             .venv/bin/pip install -r tests/oracle/requirements.txt\n(a few gigabytes), then use \
+             .venv/bin/pip install -r tests/frame/requirements.txt\n(a few gigabytes), then use \
              --python .venv/bin/python"
         );
     }

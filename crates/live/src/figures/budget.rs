@@ -18,7 +18,7 @@ pub struct Question {
     max_num_seqs: usize,
     blocks: usize,
     block_size: usize,
-    /// True if known prefixes are shared (day 22).
+    /// True if cached prefixes are shared (day 22).
     prefixes: bool,
 }
 

@@ -3,7 +3,7 @@
 
 use super::Answer;
 use candecode::day21_pages::PagedCache;
-use candecode::day22_shared_prefixes::{adopt, BlockHash, PrefixCache};
+use candecode::day22_shared_prefixes::{attach_prefix, BlockHash, PrefixCache};
 use serde::Deserialize;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -42,8 +42,8 @@ pub fn answer(q: Question) -> Answer {
         let Some(prompt) = text.tokens.get(..text.prompt) else {
             return Err(super::Failure("a prompt is longer than its text".into()));
         };
-        let adopted = prefixes.lookup(prompt, q.block_size, &text.salt);
-        adopt(&mut cache, id, adopted.clone());
+        let attached = prefixes.lookup(prompt, q.block_size, &text.salt);
+        attach_prefix(&mut cache, id, attached.clone());
         let found = cache.len_of(id);
         let new = text.tokens.len().saturating_sub(found);
         let needed = cache.blocks_needed(id, new);
@@ -54,7 +54,7 @@ pub fn answer(q: Question) -> Answer {
         if needed <= free {
             prefixes.evict(&cache.pool, needed);
             cache.reserve(id, new)?;
-            prefixes.remember(&cache, id, &text.tokens, &text.salt);
+            prefixes.cache_full_blocks(&cache, id, &text.tokens, &text.salt);
         } else {
             cache.release(id);
         }
@@ -68,7 +68,7 @@ pub fn answer(q: Question) -> Answer {
         let blocks: Vec<Value> = (0..q.blocks as u32).map(block).collect();
         let table = |id| cache.tables.get(&id).map(|table| &table.blocks);
         steps.push(json!({
-            "found": found, "computed": prompt.len() - found, "adopted": adopted,
+            "found": found, "computed": prompt.len() - found, "attached": attached,
             "evicted": evicted, "blocks": blocks, "table": table(id), "free": cache.pool.free,
             "lacks": needed.saturating_sub(free),
             "hits": prefixes.hits, "queries": prefixes.queries,

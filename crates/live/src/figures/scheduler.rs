@@ -62,7 +62,7 @@ pub fn answer(q: Question) -> Answer {
             break;
         }
         let before: Vec<usize> = scheduler.waiting.iter().map(|s| s.request.id).collect();
-        let tokens = scheduler.turn()?;
+        let tokens = scheduler.run_iteration()?;
         let waiting: Vec<usize> = scheduler.waiting.iter().map(|s| s.request.id).collect();
         let running = scheduler.running.iter().map(|row| {
             json!({

@@ -3,7 +3,7 @@
 
 use super::api_error::ApiError;
 use super::api_request::{ApiRequest, Endpoint};
-use candecode::day20_serve::{finish_reason, Piece};
+use candecode::day20_serve::{finish_reason, ChoiceToken};
 use candecode::kit::{FinishReason, Tokenizer};
 use serde_json::{json, Value};
 
@@ -60,8 +60,8 @@ pub struct ChoiceDelta {
 
 impl ChoiceDelta {
     /// Converts a piece from day 20's serving loop, spelling out its tokens if `logprobs` is set.
-    pub fn new(piece: Piece, tokenizer: &Tokenizer, logprobs: bool) -> Self {
-        let Piece { index, tokens, token } = piece;
+    pub fn new(piece: ChoiceToken, tokenizer: &Tokenizer, logprobs: bool) -> Self {
+        let ChoiceToken { index, tokens, token } = piece;
         let logprobs = logprobs.then(|| TokenLogprobs {
             chosen: Spelled::new(tokenizer, token.id, token.logprob),
             top: token.top.iter().map(|(id, p)| Spelled::new(tokenizer, *id, *p)).collect(),

@@ -10,7 +10,7 @@ use candecode::kit::{device, Cache, Logits, Model, QuantType, Step, Tokenizer};
 use candecode_engine::kernels;
 use candecode_engine::load::{load_transformer, quantized_format};
 use candecode_engine::operations::{self, Kernels};
-use candecode_engine::CacheKind;
+use candecode_engine::CacheConfig;
 use candecode_formats::read_tokenizer;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -129,8 +129,8 @@ fn pass(model: &dyn Model, rows: &[Vec<u32>], cache: &mut dyn Cache) -> Result<V
 /// Measures prefill and greedy decoding of identical rows.
 fn engine(model: &dyn Model, job: &Job, new: usize) -> Result<Run> {
     let kind = match job.growing_cache {
-        true => CacheKind::Dynamic,
-        false => CacheKind::Static(job.prompt.len() + new),
+        true => CacheConfig::Dynamic,
+        false => CacheConfig::Static(job.prompt.len() + new),
     };
     let mut cache = kind.new_cache(model.config().num_hidden_layers)?;
     let begun = Instant::now();

@@ -2,7 +2,7 @@
 
 use crate::openai::reply::{Spelled, TokenLogprobs};
 use crate::openai::{ApiError, ApiRequest, ChoiceDelta, Endpoint, Reply};
-use candecode::day20_serve::{JobError, Piece};
+use candecode::day20_serve::{ChoiceToken, JobError};
 use candecode::kit::{FinishReason, Token};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ fn delta(index: usize, text: &str, finish: Option<FinishReason>) -> ChoiceDelta 
 
 #[test]
 fn answers_match_the_official_client() {
-    let text = std::fs::read_to_string("../../tests/oracle/day20.json").unwrap();
+    let text = std::fs::read_to_string("../../tests/day20_serve/oracle.json").unwrap();
     let mut oracle: Value = serde_json::from_str(&text).unwrap();
     let cases: Vec<Golden> = serde_json::from_value(oracle["answers"].take()).unwrap();
     assert!(cases.len() > 3);
@@ -129,7 +129,7 @@ fn token_logprobs_include_bytes_and_are_finite() {
     let piece = |id, logprob| {
         let top = vec![(65, -0.25), (128, -9998.0)];
         let token = Token { id, logprob, text: "é".to_string(), top, ..Token::default() };
-        Piece { index: 2, tokens: 5, token }
+        ChoiceToken { index: 2, tokens: 5, token }
     };
     // Token 65 is "a", 128 is the first half of é, and 0 is EOS.
     let spelled = |token: &str, bytes: &[u8], logprob| Spelled {

@@ -1,0 +1,163 @@
+//! `cargo xtask mistakes`: runs a day's checks on every known mistake, every correct variant and
+//! the stub, and prints a table.
+
+use anyhow::Result;
+use candecode_course::{task_of_check, Day, Repo};
+use clap::Args;
+use std::process::ExitCode;
+use xtask::cargo::{self, Built};
+use xtask::checking::builds::{self, Mix};
+use xtask::checking::mistakes;
+use xtask::checking::outcome::{self, MistakeRow, Status};
+use xtask::checking::runner::DayRun;
+use xtask::checking::table::{self, Sum};
+use xtask::note;
+use xtask::say;
+use xtask::term::{paint, Color};
+
+/// The flags of `mistakes`.
+#[derive(Args)]
+pub struct Mistakes {
+    /// The day: `day6` or `6` [default: all]
+    #[arg(value_name = "DAY")]
+    day: Option<String>,
+}
+
+/// Runs `mistakes`. The exit code is 0 only if every mistake is caught and named, and every variant
+/// passes.
+///
+/// # Errors
+/// If the usage is wrong, or the repository's programs can't be built or started.
+pub fn run(repo: &Repo, args: &Mistakes) -> Result<ExitCode> {
+    let days: Vec<Day> = match &args.day {
+        Some(day) => vec![repo.day(day)?.clone()],
+        None => repo.days.clone(),
+    };
+    let programs = match builds::build(repo, Mix::Reference, &days, None)? {
+        Built::Done(programs) => programs,
+        Built::Broken(places) => {
+            note!("\n{}", cargo::explain(&places));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let mut sum = Sum::default();
+    for day in &days {
+        sum.add(show(repo, &mistakes::prove(repo, day, &programs)?)?);
+    }
+    say!("{}", sum.line());
+    Ok(ExitCode::from(u8::from(sum.failed > 0)))
+}
+
+/// Prints a day's table and any problems with its checkers. Returns the totals, which include each
+/// row and each problem.
+fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
+    say!("{}", paint(Color::Bold, &run.day.title()));
+    let rows = outcome::mistake_rows(&run.report);
+    let mut rows: Vec<(&MistakeRow, bool, &str)> = rows.iter().map(judge).collect();
+    // Tests report in the order they finish.
+    rows.sort_by_key(|(row, ..)| {
+        ["mistake", "variant", "stub"].iter().position(|k| *k == row.kind)
+    });
+    let width = rows.iter().map(|(row, _, _)| row.name.len()).max().unwrap_or(0);
+    for (row, good, word) in &rows {
+        let (color, symbol) = if *good { (Color::Green, "✓") } else { (Color::Red, "✗") };
+        let by = match row.kind.as_str() {
+            "variant" => "another correct solution".to_string(),
+            "stub" => format!("by {} of {}", row.caught.len(), row.words),
+            _ => format!("by {}", tasks(&row.caught)),
+        };
+        let mark = paint(color, &format!("{symbol} {word:<11}"));
+        say!("  {mark} {:<width$}  {by}", row.name);
+        if row.kind == "mistake" {
+            let words = format!("{:>16}named in {}: {}", "", tasks(&row.alone), row.words);
+            say!("{}", paint(Color::Dim, &words));
+        }
+    }
+    let mut failed = run.units.iter().filter(|unit| unit.status != Status::Passed).count();
+    table::messages(run, false, &[]);
+    // The stub's row names every check.
+    let checked =
+        rows.iter().filter(|(row, ..)| row.kind == "stub").flat_map(|(row, ..)| &row.caught);
+    let checked: Vec<String> = checked.filter_map(|check| task_of_check(check)).collect();
+    for task in repo.tasks(&run.day)?.iter().filter(|task| !checked.contains(&task.id)) {
+        say!("  task {} has no check", task.id);
+        failed += 1;
+    }
+    say!("");
+    let good = rows.iter().filter(|(_, good, _)| *good).count();
+    Ok(Sum { passed: good, failed: failed.max(rows.len() - good) })
+}
+
+/// Returns the row, true if the result is as expected, and a word for the result.
+fn judge(row: &MistakeRow) -> (&MistakeRow, bool, &'static str) {
+    let (good, word) = match (row.kind.as_str(), row.caught.is_empty(), row.alone.is_empty()) {
+        ("stub", false, _) if row.words == format!("{} checks", row.caught.len()) => {
+            (true, "not written")
+        }
+        ("stub", _, _) => (false, "unclear"),
+        ("variant", true, _) => (true, "passes"),
+        ("variant", false, _) => (false, "fails"),
+        (_, true, _) => (false, "passes"),
+        (_, false, true) => (false, "not named"),
+        (_, false, false) => (true, "caught"),
+    };
+    (row, good, word)
+}
+
+/// Returns the tasks that some checks belong to, with the number of checks if there are several:
+/// `6.1, 6.3 (4)`.
+fn tasks(checks: &[String]) -> String {
+    let mut counts: Vec<(String, usize)> = Vec::new();
+    for task in checks.iter().filter_map(|check| task_of_check(check)) {
+        match counts.last_mut().filter(|(known, _)| *known == task) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((task, 1)),
+        }
+    }
+    let word = |(task, count): &(String, usize)| match count {
+        1 => task.clone(),
+        n => format!("{task} ({n})"),
+    };
+    match counts.is_empty() {
+        true => "nothing".to_string(),
+        false => counts.iter().map(word).collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(kind: &str, caught: &[&str], alone: &[&str], words: &str) -> MistakeRow {
+        let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+        let (kind, words) = (kind.to_string(), words.to_string());
+        MistakeRow { kind, name: "x".into(), caught: list(caught), alone: list(alone), words }
+    }
+
+    #[test]
+    fn a_mistake_must_be_caught_and_named_and_a_variant_must_pass() {
+        let word = |row: &MistakeRow| (judge(row).1, judge(row).2);
+        assert_eq!(word(&row("mistake", &["a"], &["a"], "")), (true, "caught"));
+        assert_eq!(word(&row("mistake", &["a"], &[], "")), (false, "not named"));
+        assert_eq!(word(&row("mistake", &[], &[], "")), (false, "passes"));
+        assert_eq!(word(&row("variant", &[], &[], "")), (true, "passes"));
+        assert_eq!(word(&row("variant", &["a"], &[], "")), (false, "fails"));
+        assert_eq!(word(&row("stub", &["a"], &[], "1 checks")), (true, "not written"));
+        assert_eq!(word(&row("stub", &["a"], &[], "2 checks")), (false, "unclear"));
+    }
+
+    #[test]
+    fn a_teeth_table_without_rows_fails() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let repo = Repo::open(std::path::Path::new(root)).unwrap();
+        let sum = show(&repo, &DayRun::of(&repo.days[0], vec![])).unwrap();
+        assert!(sum.passed == 0 && sum.failed > 0);
+    }
+
+    #[test]
+    fn checks_are_counted_by_task() {
+        let names = ["task_6_1_a", "task_6_3_b", "task_6_3_c"].map(String::from);
+        assert_eq!(tasks(&names), "6.1, 6.3 (2)");
+        assert_eq!(tasks(&[]), "nothing");
+    }
+}

@@ -1,0 +1,250 @@
+//! Shared code for every day's checks: running a check on an implementation and reporting what went
+//! wrong.
+//!
+//! A check is a function that takes an implementation, so the same check runs on the reader's code,
+//! on every known mistake and on the stub. [`checks!`] lists a day's checks by task, and turns the
+//! day's file into a program ([`program`]).
+
+#![allow(dead_code, unused_imports)] // each day uses only some of this
+
+mod compare;
+mod fake;
+mod golden;
+mod keep;
+mod marked;
+pub mod own_ops;
+pub mod program;
+pub mod proof;
+mod recall;
+pub mod record;
+mod report;
+mod witness;
+
+pub use compare::{bits_equal, close, ensure, equal, equal_tokens, near, refused, refused_calmly};
+pub use fake::{Fake, Script};
+pub use golden::{
+    device, for_candle_nn, golden, golden_json, model, model_of, models_dir, ops, small_model,
+    tokenizer, Random,
+};
+pub use keep::Keep;
+pub use marked::{feed, holds, marked, rows, Rows, LAYERS};
+pub(crate) use program::checks;
+pub use recall::Recall;
+pub use witness::{Pass, Witness};
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// The result of a check: nothing, or the failure it found.
+pub type Outcome = Result<(), Failure>;
+
+/// A check on a day's code, which is passed as a struct of functions.
+#[derive(Clone, Copy)]
+pub struct Check<D> {
+    /// The task that it checks: `6.1`.
+    pub task: &'static str,
+    /// What it claims, in words joined by `_`.
+    pub name: &'static str,
+    /// The check itself.
+    pub check: fn(&D) -> Outcome,
+}
+
+impl<D> Check<D> {
+    /// Returns the check's id: `task_6_1_the_last_position`.
+    pub fn id(&self) -> String {
+        format!("task_{}_{}", self.task.replace('.', "_"), self.name)
+    }
+
+    /// Returns its claim in words: `the last position`.
+    pub fn claim(&self) -> String {
+        self.name.replace('_', " ")
+    }
+}
+
+/// A known mistake (it must fail, with its own diagnosis) or a correct variant (it must pass).
+pub struct Known<D> {
+    /// Its name in the day's `mistakes.toml`.
+    pub name: &'static str,
+    /// The message shown when the reader's output equals this mistake's.
+    pub diagnosis: &'static str,
+    /// The code.
+    pub day: D,
+}
+
+/// Why a check failed.
+#[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]
+pub enum Kind {
+    /// A result other than the expected one; `got` distinguishes known mistakes.
+    Wrong { got: String },
+    /// The code returned an error where it shouldn't have.
+    Error,
+    /// A `todo!` was reached: "day 6, task 1: Return the logits of each row's last position".
+    Unwritten(String),
+    /// The code panicked.
+    Panicked,
+    /// The code didn't finish in time.
+    TimedOut,
+}
+
+/// A failed check: the text to show, and the data used to compare it with other failures.
+#[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]
+pub struct Failure {
+    /// The kind of failure.
+    pub kind: Kind,
+    /// The lines to show the reader.
+    pub lines: Vec<String>,
+    /// The likely cause, shown if no known mistake matches.
+    pub likely: Option<String>,
+}
+
+impl Failure {
+    /// Creates a failure of this kind with these lines.
+    pub fn new(kind: Kind, lines: Vec<String>) -> Self {
+        Self { kind, lines, likely: None }
+    }
+
+    /// Returns whether a known mistake can fail this way: with a wrong result or an error.
+    pub fn may_be_known(&self) -> bool {
+        matches!(self.kind, Kind::Wrong { .. } | Kind::Error)
+    }
+
+    /// Returns whether two failures of one check match word for word. Numbers may differ by as much
+    /// as reordering the same operations changes them.
+    pub fn same(&self, other: &Self) -> bool {
+        let number = |word: &str| word.parse::<f64>().ok();
+        let alike = |(a, b): (&str, &str)| match (number(a), number(b)) {
+            _ if a == b => true,
+            (Some(a), Some(b)) if a.is_finite() => (a - b).abs() <= 1e-5 * a.abs().max(1.0),
+            _ => false,
+        };
+        std::mem::discriminant(&self.kind) == std::mem::discriminant(&other.kind)
+            && self.words().count() == other.words().count()
+            && self.words().zip(other.words()).all(alike)
+    }
+
+    /// Returns the words of the displayed lines, then those of everything computed.
+    fn words(&self) -> impl Iterator<Item = &str> {
+        let got = match &self.kind {
+            Kind::Wrong { got } => got.as_str(),
+            _ => "",
+        };
+        self.lines.iter().map(String::as_str).chain([got]).flat_map(str::split_whitespace)
+    }
+}
+
+impl From<candle_core::Error> for Failure {
+    fn from(error: candle_core::Error) -> Self {
+        let text = candecode::kit::error::plain(&error);
+        Self::new(Kind::Error, vec![format!("your code returned an error: {text}")])
+    }
+}
+
+/// Adds a likely cause to a failure.
+pub trait Likely {
+    /// Adds the likely cause of a wrong result, shown if no known mistake has the same output.
+    /// Errors and panics are left alone: they already say what happened, and a guess about wrong
+    /// numbers would mislead.
+    fn likely(self, cause: &str) -> Self;
+
+    /// Adds the likely cause of an infinity or a NaN. A result without either has another cause,
+    /// and this one would contradict the numbers above it.
+    fn likely_if_not_finite(self, cause: &str) -> Self;
+
+    /// Adds the cause to any failure, including errors and panics.
+    fn likely_for_any_failure(self, cause: &str) -> Self;
+}
+
+impl Likely for Outcome {
+    fn likely(self, cause: &str) -> Self {
+        self.map_err(|mut failure| {
+            if matches!(failure.kind, Kind::Wrong { .. }) {
+                failure.likely.get_or_insert_with(|| cause.to_string());
+            }
+            failure
+        })
+    }
+
+    fn likely_if_not_finite(self, cause: &str) -> Self {
+        let is_finite = |got: &str| !got.contains("NaN") && !got.contains("inf");
+        match &self {
+            Err(Failure { kind: Kind::Wrong { got }, .. }) if is_finite(got) => self,
+            _ => self.likely(cause),
+        }
+    }
+
+    fn likely_for_any_failure(self, cause: &str) -> Self {
+        self.map_err(|mut failure| {
+            failure.likely.get_or_insert_with(|| cause.to_string());
+            failure
+        })
+    }
+}
+
+/// Set once a check has timed out: the checks that follow will most likely hit the same loop.
+static TIRED: AtomicBool = AtomicBool::new(false);
+
+/// Returns the time limit for a check. It is long enough for a slow machine, so only an infinite
+/// loop reaches it. `CANDECODE_CHECK_PATIENCE` overrides it, in seconds. After the first timeout,
+/// the limit drops to a third, but not below 10 s.
+fn patience() -> Duration {
+    let own = std::env::var("CANDECODE_CHECK_PATIENCE").ok().and_then(|s| s.parse::<u64>().ok());
+    let first = own.unwrap_or(180);
+    let seconds =
+        if TIRED.load(Ordering::Relaxed) { (first / 3).max(10).min(first) } else { first };
+    Duration::from_secs(seconds)
+}
+
+/// Runs a check on its own thread, so that panics and infinite loops are reported like any other
+/// failure.
+pub fn run<D: Copy + Send + 'static>(check: &Check<D>, day: &D) -> Outcome {
+    let patience = patience();
+    start(check, day).recv_timeout(patience).unwrap_or_else(|_| {
+        TIRED.store(true, Ordering::Relaxed);
+        let text = format!(
+            "the code didn't finish within {} s: is there an infinite loop?",
+            patience.as_secs()
+        );
+        Err(Failure::new(Kind::TimedOut, vec![text]))
+    })
+}
+
+/// Runs a check as [`run`] does, without a time limit.
+pub fn run_to_the_end<D: Copy + Send + 'static>(check: &Check<D>, day: &D) -> Outcome {
+    let ended = || Err(Failure::new(Kind::Panicked, vec!["the check ended early".into()]));
+    start(check, day).recv().unwrap_or_else(|_| ended())
+}
+
+/// Starts a check on its own thread, which sends the outcome.
+fn start<D: Copy + Send + 'static>(check: &Check<D>, day: &D) -> mpsc::Receiver<Outcome> {
+    candecode::kit::panics::quiet_panics();
+    let (send, receive) = mpsc::channel();
+    let (check, day) = (check.check, *day);
+    std::thread::spawn(move || {
+        let caught = std::panic::catch_unwind(AssertUnwindSafe(move || check(&day)));
+        let outcome = caught.unwrap_or_else(|panic| {
+            let text = describe_panic(&*panic);
+            let kind = match candecode::kit::panics::unwritten(&*panic) {
+                Some(task) => Kind::Unwritten(task),
+                None => Kind::Panicked,
+            };
+            Err(Failure::new(kind, vec![text]))
+        });
+        let _ = send.send(outcome);
+    });
+    receive
+}
+
+/// Returns the message for a panic. In a check program, the reader's file is a module at
+/// `tests/dayNN_*/../../src/dayNN_*.rs`; this shortens it to the path that the reader knows.
+pub fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = candecode::kit::panics::describe_panic(panic);
+    match text.split_once("../../src/") {
+        Some((folder, rest)) => {
+            let start = folder.rfind("tests").unwrap_or(folder.len());
+            format!("{}src/{rest}", &folder[..start])
+        }
+        None => text,
+    }
+}
