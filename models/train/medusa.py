@@ -11,7 +11,7 @@ heads for story-3m take 0.3 MB in f16. `W` and `b` start at zero, so each head s
     venv/bin/python models/train/medusa.py story-3m --stories 384 --steps 50 --out DIR  # a short run, a minute or two
 
 It writes three files into the model's folder, or into --out: medusa.safetensors, held_out.jsonl (the stories for evaluation,
-never trained on), and train_openings.txt (a hash of the opening of every training story). tests/medusa_heads.rs checks that no
+never trained on), and train_openings.txt (a hash of the opening of every training story). crates/engine/tests/medusa_heads.rs checks that no
 held-out story has the same opening as a training story.
 """
 

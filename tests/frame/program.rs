@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// `implementation!` builds a `Day` from a module: `src/dayNN_*.rs` with the feature `mine`,
 /// otherwise the library's. The runner compiles the program again with the cfg `mistakes`, for the
 /// file generated from `mistakes.toml`, which provides `stub()`, `mistakes()` and `variants()`.
-#[allow(unused_macros)] // tests/kit.rs isn't a day
+#[allow(unused_macros)] // frame/likely.rs isn't a day
 macro_rules! checks {
     (
         $day:ident:

@@ -1,6 +1,6 @@
 //! Checks the shape of the repository: the picture of the crates in ARCHITECTURE.md is true, files
-//! of a folder don't use each other in circles, each day is registered everywhere, and the manifests
-//! and the stages of CI fit each other.
+//! of a folder don't use each other in circles, each day is registered everywhere, an editor shows
+//! the reader's days, and the manifests and the stages of CI fit each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -412,6 +412,23 @@ fn every_stage_has_a_job() {
         }
     }
     assert_eq!(named, stages);
+}
+
+/// An editor asks cargo for the features of the whole workspace at once. With those of
+/// `.vscode/settings.json`, the days that it shows must be the reader's, not the reference's.
+#[test]
+fn an_editor_shows_the_readers_days() {
+    let settings = read(".vscode/settings.json");
+    assert!(settings.contains("\"rust-analyzer.cargo.features\": [],"));
+    assert!(settings.contains("\"rust-analyzer.cargo.noDefaultFeatures\": true,"));
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-default-features", "--format-version", "1"]);
+    let known = cargo.current_dir(root()).output().unwrap().stdout;
+    let known: serde_json::Value = serde_json::from_slice(&known).unwrap();
+    let days = &known["resolve"]["root"];
+    let mut nodes = known["resolve"]["nodes"].as_array().unwrap().iter();
+    let library = nodes.find(|node| &node["id"] == days).unwrap();
+    assert_eq!(library["features"], serde_json::json!([]));
 }
 
 /// Builds what readers run in one mix of days, one program after the other, and sees that all of

@@ -2,9 +2,9 @@
 
 usage: .venv/bin/python crates/engine/tests/oracle/families_page.py [--real DIR]
 
-It shows what tests/families.rs measures of the small models of families.py, and what families_real.json says of a real one;
+It shows what families.rs measures of the small models of families.py, and what families_real.json says of a real one;
 with --real that is measured anew (models/smollm2.py makes the folder, with f32). It exits with 1 if a cell that must be equal is
-not. tests/families.rs sees that the page stays true.
+not. families.rs sees that the page stays true.
 """
 import argparse, importlib.metadata, json, os, pathlib, platform, shutil, subprocess, sys, tempfile
 
@@ -30,12 +30,12 @@ FORMATS = {"single": "one file, f32", "shards": "three shards, f32", "bf16": "bf
 
 
 def measured(program):
-    """What tests/families.rs finds of each family, format and type in memory."""
+    """What families.rs finds of each family, format and type in memory."""
     with tempfile.TemporaryDirectory() as d:
         found = pathlib.Path(d) / "found"
         done = subprocess.run(program, cwd=ROOT, env={**os.environ, "CANDECODE_FAMILIES": str(found)})
         if done.returncode:
-            raise SystemExit("tests/families.rs fails: see above")
+            raise SystemExit("families.rs fails: see above")
         return json.loads(found.read_text())
 
 

@@ -2,7 +2,7 @@
 
 Its weights were found by a search for small whole numbers that make it write "the cat and the dog ." (the second
 "the" is followed by another word than the first, so attention has something to do). They are literals here, and this
-script also computes the model's numbers once more with NumPy alone, as an oracle for tests/paper_model.rs:
+script also computes the model's numbers once more with NumPy alone, as an oracle for paper_model.rs:
 
     pip install numpy==2.4.6 safetensors==0.8.0 tokenizers==0.23.3
     python crates/engine/tests/oracle/paper_model.py
