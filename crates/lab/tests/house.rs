@@ -121,7 +121,7 @@ impl Crate {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
-            let inside = [module, &[stem.clone()]].concat();
+            let inside = [module, std::slice::from_ref(&stem)].concat();
             if path.is_dir() {
                 self.collect(&path, &inside);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
