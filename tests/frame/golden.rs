@@ -4,7 +4,6 @@
 use candecode::kit::{self, Model, SharedOps, Tokenizer};
 use candecode_engine::load::load_transformer;
 use candecode_engine::operations::{choose, Kernels};
-use candecode_formats;
 use candle_core::{DType, Device, Error, Result, Tensor};
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};

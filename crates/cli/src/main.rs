@@ -6,13 +6,8 @@ use candecode_engine::kernels;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
-/// The system allocator returns a freed large block to the kernel, and the next one costs a page
-/// fault for every 4 KiB: a quarter of the time of a long prompt. This allocator keeps freed
-/// blocks.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
+    candecode_allocator::keep_freed_memory();
     kernels::set_threads();
     kernels::in_pool(command)
 }

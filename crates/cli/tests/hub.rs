@@ -10,6 +10,8 @@
 mod cached;
 #[path = "hub/refusals.rs"]
 mod refusals;
+#[path = "hub/secrets.rs"]
+mod secrets;
 #[path = "hub/transfers.rs"]
 mod transfers;
 
@@ -30,8 +32,12 @@ fn command(model: &str, home: &Home, hub: &Hub, flags: &[&str]) -> Command {
         "HF_TOKEN",
         "HF_HUB_OFFLINE",
         "HF_HUB_CACHE",
+        "HF_HUB_DISABLE_IMPLICIT_TOKEN",
         "HF_HUB_DOWNLOAD_TIMEOUT",
-        "HF_HUB_ETAG_TIMEOUT",
+        "HF_TOKEN_PATH",
+        "HUGGINGFACE_HUB_CACHE",
+        "HUGGING_FACE_HUB_TOKEN",
+        "TRANSFORMERS_OFFLINE",
     ] {
         command.env_remove(name);
     }
@@ -92,7 +98,7 @@ fn ranges(hub: &Hub, file: &str) -> Vec<usize> {
     let asked = hub.asked().into_iter().filter(|asked| asked.line == get(file));
     let range = |headers: &str| {
         let range = headers.lines().find_map(|line| line.strip_prefix("range: bytes="));
-        range.unwrap().trim_end_matches('-').parse().unwrap()
+        range.unwrap_or("0").trim_end_matches('-').parse().unwrap()
     };
     asked.map(|asked| range(&asked.headers)).collect()
 }

@@ -1,6 +1,6 @@
 //! Checks the shape of the repository: the picture of the crates in ARCHITECTURE.md is true, files
-//! of a folder don't use each other in circles, each day is registered everywhere, and an editor
-//! shows the reader's days.
+//! of a folder don't use each other in circles, each day is registered everywhere, an editor shows
+//! the reader's days, and the manifests and the stages of CI fit each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -121,7 +121,7 @@ impl Crate {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
-            let inside = [module, &[stem.clone()]].concat();
+            let inside = [module, std::slice::from_ref(&stem)].concat();
             if path.is_dir() {
                 self.collect(&path, &inside);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
@@ -277,6 +277,143 @@ fn no_circle_between_siblings() {
     assert!(circles.is_empty(), "arrows in circles:\n{}", circles.join("\n"));
 }
 
+/// Reads a TOML file of the repository.
+fn table(path: impl AsRef<Path>) -> toml::Table {
+    let path = path.as_ref();
+    read(path).parse().unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The manifests of all packages of the workspace.
+fn manifests() -> Vec<PathBuf> {
+    let crates = std::fs::read_dir(root().join("crates")).unwrap();
+    let mut found: Vec<_> =
+        crates.map(|folder| folder.unwrap().path().join("Cargo.toml")).collect();
+    found.retain(|path| path.is_file());
+    found.extend(["", "tests", "xtask"].map(|folder| root().join(folder).join("Cargo.toml")));
+    found
+}
+
+/// Cargo warns on every command about a profile of a package that isn't in the workspace any more.
+#[test]
+fn profiles_name_packages_that_exist() {
+    let (manifest, lock) = (table("Cargo.toml"), table("Cargo.lock"));
+    let locked = lock["package"].as_array().unwrap().iter();
+    let locked: BTreeSet<&str> = locked.map(|package| package["name"].as_str().unwrap()).collect();
+    let mut named = 0;
+    for (profile, settings) in manifest["profile"].as_table().unwrap() {
+        let packages = settings.get("package").and_then(toml::Value::as_table);
+        for name in packages.into_iter().flat_map(toml::Table::keys).filter(|name| *name != "*") {
+            assert!(
+                locked.contains(&**name),
+                "[profile.{profile}.package.{name}]: no such package"
+            );
+            named += 1;
+        }
+    }
+    assert!(named > 0);
+}
+
+/// What a reader edits panics with a line, and on an index that went below 0.
+#[test]
+fn the_readers_code_panics_with_a_line() {
+    let manifest = table("Cargo.toml");
+    for name in ["candecode", "candecode-checks"] {
+        let profile = &manifest["profile"]["dev"]["package"][name];
+        assert_eq!(profile["debug"].as_str(), Some("line-tables-only"), "{name}");
+        assert_eq!(profile["overflow-checks"].as_bool(), Some(true), "{name}");
+    }
+}
+
+/// A crate that several packages use has its version in `[workspace.dependencies]`, and only there.
+#[test]
+fn every_shared_version_stands_once() {
+    /// Calls `each` with the name and value of every dependency in a manifest, or in its section
+    /// for one target.
+    fn dependencies(manifest: &toml::Table, each: &mut dyn FnMut(&str, &toml::Value)) {
+        for (key, value) in manifest {
+            match (&**key, value.as_table()) {
+                ("dependencies" | "dev-dependencies" | "build-dependencies", Some(listed)) => {
+                    listed.iter().for_each(|(name, value)| each(name, value));
+                }
+                ("target", Some(targets)) => {
+                    for target in targets.values().filter_map(toml::Value::as_table) {
+                        dependencies(target, each);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut users: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
+    let mut own: BTreeSet<String> = BTreeSet::new();
+    for path in manifests() {
+        dependencies(&table(&path), &mut |name, value| {
+            users.entry(name.to_string()).or_default().insert(path.clone());
+            if value.get("workspace").is_none() {
+                own.insert(name.to_string());
+            }
+        });
+    }
+    let workspace = table("Cargo.toml");
+    let shared = workspace["workspace"]["dependencies"].as_table().unwrap();
+    for (name, users) in &users {
+        let twice = own.contains(name) && (users.len() > 1 || shared.contains_key(name));
+        assert!(!twice, "{name} has a version outside of [workspace.dependencies]");
+    }
+    for name in shared.keys() {
+        assert!(users.contains_key(name), "no package uses {name} of [workspace.dependencies]");
+    }
+}
+
+/// A program that computes keeps freed memory, and does so before anything else.
+#[test]
+fn programs_set_the_allocator_first() {
+    let mut programs = 0;
+    for path in manifests() {
+        if !read(&path).contains("candecode-allocator") || path == root().join("Cargo.toml") {
+            continue;
+        }
+        let src = Crate::read(&path.with_file_name("src"));
+        for file in src.files.values().filter(|file| file.ends_with("main.rs")) {
+            let code = code(file);
+            if file.parent().unwrap().ends_with("lab/src") {
+                continue; // the program `lab` only starts others
+            }
+            let (_, main) = code.split_once("\nfn main() ").unwrap();
+            let first = main.split_once('{').unwrap().1.trim_start();
+            let call = "candecode_allocator::keep_freed_memory();";
+            assert!(first.starts_with(call), "{}", file.display());
+            programs += 1;
+        }
+    }
+    assert_eq!(programs, 4, "candecode, candecode-serve, bench and peer");
+}
+
+/// GitHub's jobs run all stages of `.ci/run`, and no others.
+#[test]
+fn every_stage_has_a_job() {
+    let mut list = std::process::Command::new("bash");
+    let listed = list.args([".ci/run", "--list"]).current_dir(root()).output().unwrap();
+    let stages = String::from_utf8(listed.stdout).unwrap();
+    let stages: BTreeSet<&str> = stages.split_whitespace().collect();
+    let jobs = read(".github/workflows/ci.yml");
+    let (_, jobs) = jobs.split_once("\njobs:\n").unwrap();
+    let mut named: BTreeSet<&str> = BTreeSet::new();
+    let mut in_list = false;
+    for line in jobs.lines().map(str::trim) {
+        if line == "stages:" {
+            in_list = true;
+        } else if let Some(names) = line.strip_prefix("- ").filter(|_| in_list) {
+            named.extend(names.split_whitespace());
+        } else {
+            in_list = false;
+            let inline = line.split_once("stages: ").and_then(|(_, rest)| rest.strip_suffix(" }"));
+            named.extend(inline.into_iter().flat_map(str::split_whitespace));
+        }
+    }
+    assert_eq!(named, stages);
+}
+
 /// An editor asks cargo for the features of the whole workspace at once. With those of
 /// `.vscode/settings.json`, the days that it shows must be the reader's, not the reference's.
 #[test]
@@ -319,9 +456,11 @@ fn the_days_are_compiled_once_for_all_programs() {
     };
     let plain = |package| ["build", "--no-default-features", "--package", package];
     let first = library(&plain("candecode-cli"));
+    let mut live = plain("candecode-live").to_vec();
+    live.extend(["--features", "candecode-engine/clap"]); // as `.ci/run live`
     for arguments in [
         &plain("candecode-server")[..],
-        &plain("candecode-live"),
+        &live,
         &["build", "--package", "candecode-lab", "--bin", "bench", "--features", "bench"],
         &["test", "--no-run", "--package", "candecode-checks", "--test", "day00_warm_up"],
     ] {

@@ -28,12 +28,8 @@ use clap::Parser as _;
 use serve_flags::ServeFlags;
 use std::process::ExitCode;
 
-/// The same allocator as the course's command. It keeps freed memory, which pays off because every
-/// step allocates blocks of the same sizes again.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
+    candecode_allocator::keep_freed_memory();
     kernels::set_threads();
     kernels::in_pool(command)
 }

@@ -4,9 +4,11 @@
 //! Unlike the rest of the course, these functions panic: a test that can't read its files fails.
 
 mod gguf_parts;
+mod model_folders;
 mod random;
 
 pub use gguf_parts::GgufParts;
+pub use model_folders::{configure, copy_of, save, sharded};
 pub use random::Random;
 
 use serde_json::{json, Value};

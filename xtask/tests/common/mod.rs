@@ -354,6 +354,7 @@ impl Session {
             .env_remove("CARGO_TARGET_DIR")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
+        hears_ctrl_c();
         let mut child = command.spawn().unwrap();
         let mut out = child.stdout.take().unwrap();
         let (sender, chunks) = channel();
@@ -394,8 +395,7 @@ impl Session {
         let _ = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
     }
 
-    /// Waits for the end, and returns the exit code; -1 after a signal. A shell has its background
-    /// jobs ignore Ctrl-C, and so would all that they start: that is said, and not waited for.
+    /// Waits for the end, and returns the exit code; -1 after a signal.
     pub fn ends(mut self) -> i32 {
         drop(self.child.stdin.take());
         for _ in 0..6000 {
@@ -405,8 +405,16 @@ impl Session {
             std::thread::sleep(Duration::from_millis(20));
         }
         let _ = self.child.kill();
-        panic!("it does not end; is SIGINT ignored here, as in a background job of a shell?");
+        panic!("it does not end");
     }
+}
+
+/// Makes this process handle Ctrl-C. A shell has its background jobs ignore it, and what they start
+/// would ignore it, too; a signal that is handled has its default effect again in a new program.
+#[cfg(unix)]
+fn hears_ctrl_c() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| ctrlc::set_handler(|| std::process::exit(130)).unwrap());
 }
 
 /// A watch that a test has seen enough of must not outlive it.

@@ -26,8 +26,7 @@ fn has_token(headers: &str) -> bool {
     headers.contains("authorization: bearer hf_secret")
 }
 
-/// The hub reports the exact reason in `x-error-code`, but hf-hub drops the headers of an error
-/// response (`metadata`, api/sync.rs, line 480), so one message names all three.
+/// The hub reports the exact reason in `x-error-code`, but one message names all three.
 #[test]
 fn a_refusal_says_how_to_get_a_token_and_where_to_put_it() {
     let says = [
@@ -49,44 +48,6 @@ fn a_token_refused_by_the_hub_is_reported() {
     first("token", Fault::Status(401, "x: y"), Some("hf_secret"), &says);
     let says = ["the hub refuses your token (403)"];
     first("gated-403", Fault::Status(403, "x: y"), Some("hf_secret"), &says);
-}
-
-#[test]
-fn the_login_token_is_sent_only_after_the_hub_refuses() {
-    let refused = Fault::Status(401, "x-error-code: GatedRepo");
-    let hub = Hub::serve(story(), Large::Here).fault("PROBE", "config.json", 1, refused);
-    let home = Home::new("login-token");
-    std::fs::create_dir_all(&home.0).unwrap();
-    std::fs::write(home.0.join("token"), "hf_secret\n").unwrap();
-    text(&fetch(&home, &hub));
-    let asked = hub.asked();
-    assert!(!has_token(&asked[0].headers), "{asked:?}");
-    assert!(asked[1..].iter().all(|asked| has_token(&asked.headers)), "{asked:?}");
-
-    hub.break_next("PROBE", "config.json", 1, refused);
-    let mut moved = command(REPO, &home, &hub, &["--where"]);
-    moved.env("HF_HUB_CACHE", home.0.join("moved").join("models"));
-    text(&moved.output().unwrap());
-    let asked = hub.asked();
-    assert!(asked[1..].iter().all(|asked| has_token(&asked.headers)), "{asked:?}");
-
-    let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("login-unused"));
-    let mut fetch = command(REPO, &home, &hub, &["--where"]);
-    text(&fetch.env("HF_TOKEN", "hf_secret").output().unwrap());
-    let asked = hub.asked();
-    assert!(!asked.iter().any(|asked| has_token(&asked.headers)), "{asked:?}");
-}
-
-#[test]
-fn the_token_is_sent_if_anonymous_requests_are_limited() {
-    let limited = Fault::Status(429, "retry-after: 0");
-    let hub = Hub::serve(story(), Large::Here).fault("PROBE", "config.json", 1, limited);
-    let home = Home::new("limited");
-    let mut fetch = command(REPO, &home, &hub, &["--where"]);
-    text(&fetch.env("HF_TOKEN", "hf_secret").output().unwrap());
-    let asked = hub.asked();
-    assert!(!has_token(&asked[0].headers), "{asked:?}");
-    assert!(asked[1..].iter().all(|asked| has_token(&asked.headers)), "{asked:?}");
 }
 
 #[test]
@@ -181,12 +142,20 @@ fn a_server_that_is_not_a_hub_is_reported() {
     first("path", path, None, &["is no hub (Header x-repo-commit is invalid)"]);
     let (served, home) = (Hub::serve(story(), Large::Here), Home::new("endless"));
     let endless = Fault::Status(302, "location: /some/name/resolve/main/config.json");
-    // hf-hub follows relative redirects forever (`metadata`, api/sync.rs, line 524), so the request
-    // times out as with a silent hub.
     let hub = served.fault("PROBE", "config.json", usize::MAX, endless);
-    let mut fetch = command(REPO, &home, &hub, &["--where"]);
-    fetch.env("HF_HUB_DOWNLOAD_TIMEOUT", "1");
-    failed(&fetch.output().unwrap(), &["nothing has arrived from http://127.0.0.1"]);
+    failed(&fetch(&home, &hub), &["is no hub (its redirects never end)"]);
+    let odd = Fault::Status(302, "location: ftp://127.0.0.1/config.json");
+    first("odd-location", odd, None, &["is no hub (Header location is invalid)"]);
+}
+
+#[test]
+fn an_invalid_hub_address_is_reported() {
+    let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("address"));
+    for address in ["127.0.0.1:9", "'http://127.0.0.1'", "ftp://127.0.0.1", "http://a b"] {
+        let mut fetch = command(REPO, &home, &hub, &["--where"]);
+        let says = format!("HF_ENDPOINT={address}: expected an address such as https://");
+        failed(&fetch.env("HF_ENDPOINT", address).output().unwrap(), &[&says]);
+    }
 }
 
 #[test]

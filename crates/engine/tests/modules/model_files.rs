@@ -7,31 +7,12 @@ use candecode_engine::load::{build, load_files};
 use candecode_engine::load_model;
 use candecode_engine::operations::plain;
 use candecode_formats::{ModelFiles, SafetensorsSource};
-use candecode_testing::{refused, story, Folder, GgufParts};
+use candecode_testing::{configure, copy_of, refused, story, Folder, GgufParts};
 use candle_core::{DType, Device, Tensor};
-use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 const CPU: Device = Device::Cpu;
-
-/// Returns a copy of an embedded model.
-fn copy(model: &str, test: &str) -> Folder {
-    let folder = Folder::new(test);
-    for file in std::fs::read_dir(story(model)).unwrap() {
-        let file = file.unwrap();
-        std::fs::copy(file.path(), folder.0.join(file.file_name())).unwrap();
-    }
-    folder
-}
-
-/// Changes one key in `config.json`.
-fn configure(folder: &Folder, key: &str, value: Value) {
-    let text = std::fs::read(folder.0.join("config.json")).unwrap();
-    let mut config: Value = serde_json::from_slice(&text).unwrap();
-    config[key] = value;
-    folder.write("config.json", config.to_string());
-}
 
 fn tensors(model: &str) -> HashMap<String, Tensor> {
     candle_core::safetensors::load(story(model).join("model.safetensors"), &CPU).unwrap()
@@ -59,7 +40,7 @@ fn one_handle_opens_every_part_of_a_model() {
 
 #[test]
 fn the_configuration_is_read_once() {
-    let folder = copy("story-230k", "files-once");
+    let folder = copy_of("story-230k", "files-once");
     let files = ModelFiles::at(&folder.0).unwrap();
     for file in ["config.json", "generation_config.json"] {
         std::fs::remove_file(folder.0.join(file)).unwrap();
@@ -88,14 +69,14 @@ fn a_model_is_built_from_memory() {
 
 #[test]
 fn layers_missing_from_the_config_are_named_in_the_error() {
-    let folder = copy("story-230k", "files-layers");
+    let folder = copy_of("story-230k", "files-layers");
     configure(&folder, "num_hidden_layers", 1.into());
     let says = [
         "tensors would not be used, model.layers.1.input_layernorm.weight the first",
         "is config.json of another model, or has it fewer layers?",
     ];
     refused(load_model(&folder.0, DType::F32, &CPU), &says);
-    let folder = copy("story-gpt2-1m", "files-layers-gpt2");
+    let folder = copy_of("story-gpt2-1m", "files-layers-gpt2");
     configure(&folder, "n_layer", 1.into());
     refused(load_model(&folder.0, DType::F32, &CPU), &["transformer.h.1.attn.c_attn.bias"]);
 }
@@ -104,7 +85,7 @@ fn layers_missing_from_the_config_are_named_in_the_error() {
 /// well.
 #[test]
 fn tensors_that_transformers_ignores_are_ignored() {
-    let folder = copy("story-gpt2-1m", "files-constants");
+    let folder = copy_of("story-gpt2-1m", "files-constants");
     let want = logits(&folder.0);
     let mut all = tensors("story-gpt2-1m");
     let mask = Tensor::ones((1, 1, 4, 4), DType::F32, &CPU).unwrap();
@@ -121,7 +102,7 @@ fn a_tied_matrix_may_be_stored_under_one_name() {
     for (model, embeddings) in
         [("story-230k", "model.embed_tokens.weight"), ("story-gpt2-1m", "transformer.wte.weight")]
     {
-        let folder = copy(model, "files-tied");
+        let folder = copy_of(model, "files-tied");
         let want = logits(&folder.0);
         let mut all = tensors(model);
         let shared = all.remove(embeddings).unwrap();
@@ -148,7 +129,7 @@ fn a_tied_matrix_may_be_stored_under_one_name() {
 #[test]
 fn a_separate_lm_head_is_used_even_if_config_ties_embeddings() {
     for (model, untied) in [("story-230k", "qwen2"), ("story-gpt2-1m", "gpt2")] {
-        let folder = copy(model, "files-untied");
+        let folder = copy_of(model, "files-untied");
         let mut all = tensors(model);
         let table = match untied {
             "gpt2" => &all["transformer.wte.weight"],
@@ -192,7 +173,7 @@ fn a_folder_with_one_gguf_file_opens_that_file() {
 #[test]
 fn errors_escape_tensor_names_and_truncate_long_values() {
     let bad = format!("model.layers.9.\u{1b}[2J{}", "x".repeat(100_000));
-    let folder = copy("story-230k", "files-strangers");
+    let folder = copy_of("story-230k", "files-strangers");
     let mut all = tensors("story-230k");
     all.insert(bad, Tensor::ones(4, DType::F32, &CPU).unwrap());
     save(&folder, &all, &[]);

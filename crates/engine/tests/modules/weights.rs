@@ -4,41 +4,13 @@ use crate::common::{logits, message};
 use candecode::kit::Weight;
 use candecode_engine::load_model;
 use candecode_engine::operations::plain;
-use candecode_testing::{refused, story, Folder, Random};
+use candecode_testing::{refused, save, sharded, story, Folder, Random};
 use candle_core::{DType, Device, Tensor};
-use std::collections::HashMap;
 
 const CPU: Device = Device::Cpu;
 
-fn save(folder: &Folder, file: &str, tensors: &[(&str, &Tensor)]) {
-    let tensors: HashMap<&str, Tensor> =
-        tensors.iter().map(|(name, tensor)| (*name, (*tensor).clone())).collect();
-    candle_core::safetensors::save(&tensors, folder.0.join(file)).unwrap();
-}
-
 fn tensor(numbers: &[f32], shape: &[usize]) -> Tensor {
     Tensor::from_vec(numbers.to_vec(), shape, &CPU).unwrap()
-}
-
-/// Writes a copy of story-230k with its tensors split over shards.
-fn sharded(folder: &Folder, shards: usize) {
-    let from = story("story-230k");
-    for file in ["config.json", "tokenizer.json", "generation_config.json"] {
-        std::fs::copy(from.join(file), folder.0.join(file)).unwrap();
-    }
-    let all = candle_core::safetensors::load(from.join("model.safetensors"), &CPU).unwrap();
-    let mut names: Vec<&String> = all.keys().collect();
-    names.sort();
-    let mut map = serde_json::Map::new();
-    for shard in 0..shards {
-        let file = format!("model-{:05}-of-{shards:05}.safetensors", shard + 1);
-        let mine: Vec<_> = names.iter().skip(shard).step_by(shards).collect();
-        map.extend(mine.iter().map(|name| (name.to_string(), file.as_str().into())));
-        let mine: Vec<_> = mine.iter().map(|name| (name.as_str(), &all[**name])).collect();
-        save(folder, &file, &mine);
-    }
-    let index = serde_json::json!({"metadata": {"total_size": 1}, "weight_map": map});
-    folder.write("model.safetensors.index.json", index.to_string());
 }
 
 #[test]

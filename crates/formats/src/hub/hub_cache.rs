@@ -8,13 +8,14 @@
 //! ```
 
 use crate::folder::{shard_names, INDEX, SINGLE};
+use crate::hub::environment::folder;
 use crate::hub::model_names::DEFAULT_MODEL;
 use crate::safetensors_source::SafetensorsSource;
-use anyhow::{bail, Context as _, Result};
+use anyhow::{bail, Result};
 use serde::de::IgnoredAny;
 use std::fs::{self, File};
 use std::io::BufReader;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The files that every model needs in addition to its weights.
 pub const REQUIRED: [&str; 2] = ["config.json", "tokenizer.json"];
@@ -27,39 +28,6 @@ pub const OPTIONAL: [&str; 5] = [
     "added_tokens.json",
     "chat_template.jinja",
 ];
-
-/// Returns the cache folder: `HF_HUB_CACHE`, or else `hub` in `HF_HOME`, or else `hub` in
-/// `~/.cache/huggingface`.
-///
-/// # Errors
-/// If there is no home folder and no variable that names a cache.
-pub fn folder() -> Result<PathBuf> {
-    let hub = named("HF_HUB_CACHE").or_else(|| Some(home()?.join("hub")));
-    hub.context("there is no home folder for the hub's cache; set HF_HOME")
-}
-
-/// Returns `HF_HOME`, or else `~/.cache/huggingface`.
-fn home() -> Option<PathBuf> {
-    let cache = || named("XDG_CACHE_HOME").or_else(|| Some(std::env::home_dir()?.join(".cache")));
-    named("HF_HOME").or_else(|| Some(cache()?.join("huggingface")))
-}
-
-/// Returns the path in a variable, if it is set and not empty. As in Python, `~` at its start is
-/// the home folder: not every shell or tool that sets variables expands it.
-fn named(variable: &str) -> Option<PathBuf> {
-    let value = std::env::var_os(variable).filter(|value| !value.is_empty())?;
-    let path = PathBuf::from(value);
-    match path.strip_prefix("~") {
-        Ok(rest) => Some(std::env::home_dir()?.join(rest)),
-        Err(_) => Some(path),
-    }
-}
-
-/// Returns the token that `hf auth login` stored, if any. `HF_HUB_CACHE` doesn't move it.
-pub fn token() -> Option<String> {
-    let token = fs::read_to_string(home()?.join("token")).ok()?;
-    Some(token.trim().to_string()).filter(|token| !token.is_empty())
-}
 
 /// A repository's part of the cache.
 pub struct Repository {
@@ -161,20 +129,27 @@ impl Repository {
     pub fn note_absent(&self, commit: &str, file: &str) -> std::io::Result<()> {
         let absent = self.dir.join(".no_exist").join(commit);
         fs::create_dir_all(&absent)?;
-        fs::write(absent.join(file), "")
+        write(&absent.join(file), "")
     }
 
-    /// Sets the cached commit. Also removes the ref that `hf-hub` writes under the commit's own
-    /// name with every file.
+    /// Sets the cached commit.
     ///
     /// # Errors
     /// If the cache can't be written to.
     pub fn set_commit(&self, commit: &str) -> std::io::Result<()> {
         let refs = self.dir.join("refs");
-        let _ = fs::remove_file(refs.join(commit));
         fs::create_dir_all(&refs)?;
-        fs::write(refs.join("main"), commit)
+        write(&refs.join("main"), commit)
     }
+}
+
+/// Writes a file, in place of a link that leads nowhere if there is one, as in a cache that was
+/// copied from another machine.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    if path.is_symlink() && !path.exists() {
+        fs::remove_file(path)?;
+    }
+    fs::write(path, text)
 }
 
 /// Returns true for names that are safe in the cache. In practice, they are hexadecimal digits.

@@ -1,6 +1,7 @@
 //! `--models`: the models on this machine and their sizes.
 
-use crate::hub::hub_cache::{folder, Repository};
+use crate::hub::environment::folder;
+use crate::hub::hub_cache::Repository;
 use crate::hub::model_names::{models_dir, EMBEDDED_MODELS, KNOWN};
 use anyhow::Result;
 use candecode_kit::units::bytes;

@@ -3,12 +3,13 @@
 //! Nothing here uses a network: a model that isn't on this machine is left to a [`Download`], if
 //! the caller has one.
 
+pub mod environment;
 mod hub_cache;
 #[cfg(not(target_arch = "wasm32"))]
 mod installed;
 mod model_names;
 
-pub use hub_cache::{is_plain_name, token, Repository, OPTIONAL, REQUIRED};
+pub use hub_cache::{is_plain_name, Repository, OPTIONAL, REQUIRED};
 #[cfg(not(target_arch = "wasm32"))]
 pub use installed::list;
 pub use model_names::{is_instruct, models_dir, DEFAULT_MODEL, EMBEDDED_MODELS, KNOWN};

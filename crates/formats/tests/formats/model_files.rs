@@ -3,30 +3,12 @@
 
 use crate::message;
 use candecode_formats::{chat_template, hub, ModelFiles, SafetensorsSource};
-use candecode_testing::{refused, story, Folder};
+use candecode_testing::{configure, copy_of, refused, story, Folder};
 use candle_core::{DType, Device};
 use serde_json::{json, Value};
 use std::path::Path;
 
 const CPU: Device = Device::Cpu;
-
-/// Returns a copy of an embedded model.
-fn copy(model: &str, test: &str) -> Folder {
-    let folder = Folder::new(test);
-    for file in std::fs::read_dir(story(model)).unwrap() {
-        let file = file.unwrap();
-        std::fs::copy(file.path(), folder.0.join(file.file_name())).unwrap();
-    }
-    folder
-}
-
-/// Changes one key in `config.json`.
-fn configure(folder: &Folder, key: &str, value: Value) {
-    let text = std::fs::read(folder.0.join("config.json")).unwrap();
-    let mut config: Value = serde_json::from_slice(&text).unwrap();
-    config[key] = value;
-    folder.write("config.json", config.to_string());
-}
 
 #[test]
 fn a_nonexistent_path_is_not_taken_for_a_hub_name() {
@@ -38,7 +20,7 @@ fn a_nonexistent_path_is_not_taken_for_a_hub_name() {
 
 #[test]
 fn a_tokenizer_from_another_model_is_refused_on_loading() {
-    let folder = copy("story-230k", "files-tokenizer");
+    let folder = copy_of("story-230k", "files-tokenizer");
     configure(&folder, "vocab_size", 2000.into());
     let says = ["the tokenizer has 2048 tokens, and the model knows 2000", "of another model?"];
     refused(ModelFiles::at(&folder.0).unwrap().tokenizer(), &says);
@@ -73,7 +55,7 @@ fn readers() -> [(&'static str, fn(&Path) -> anyhow::Result<()>); 5] {
 #[test]
 fn a_folder_in_place_of_a_file_is_reported() {
     for (file, read) in readers() {
-        let folder = copy("story-230k", "files-none");
+        let folder = copy_of("story-230k", "files-none");
         let _ = std::fs::remove_file(folder.0.join(file));
         std::fs::create_dir(folder.0.join(file)).unwrap();
         refused(read(&folder.0), &[file, "this is a folder, and should be a file"]);
@@ -88,7 +70,7 @@ fn a_named_pipe_is_refused_without_blocking() {
         assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
     };
     for (file, read) in readers() {
-        let folder = copy("story-230k", "files-pipe");
+        let folder = copy_of("story-230k", "files-pipe");
         pipe(&folder.0.join(file));
         refused(read(&folder.0), &[file, "not a regular file"]);
     }
@@ -109,7 +91,7 @@ fn an_unreadable_file_is_not_reported_as_missing_or_damaged() {
         assert!(text.contains(says) && others.iter().all(|other| !text.contains(other)), "{text}");
     };
     for (file, read) in readers() {
-        let folder = copy("story-230k", "files-unreadable");
+        let folder = copy_of("story-230k", "files-unreadable");
         let path = folder.0.join(file);
         let _ = std::fs::remove_file(&path);
         symlink(&path, &path).unwrap(); // a link to itself
@@ -170,19 +152,19 @@ fn an_lfs_pointer_or_web_page_is_identified_in_the_error() {
     let pages = pages.map(|text| (text, "a web page", "fetch the file again"));
     for (text, what, way) in pointers.into_iter().chain(pages) {
         for (file, read) in readers() {
-            let folder = copy("story-230k", "files-instead");
+            let folder = copy_of("story-230k", "files-instead");
             folder.write(file, text);
             refused(read(&folder.0), &[file, what, way]);
         }
         for file in ["special_tokens_map.json", "added_tokens.json"] {
-            let folder = copy("story-230k", "files-instead");
+            let folder = copy_of("story-230k", "files-instead");
             folder.write(file, text);
             refused(candecode_formats::read_tokenizer(&folder.0), &[file, what, way]);
         }
         let folder = Folder::new("files-instead-gguf");
         let file = folder.write("model.gguf", text);
         refused(ModelFiles::at(&file), &["model.gguf", what, way]);
-        let folder = copy("story-230k", "files-instead-index");
+        let folder = copy_of("story-230k", "files-instead-index");
         std::fs::remove_file(folder.0.join("model.safetensors")).unwrap();
         folder.write("model.safetensors.index.json", text);
         let weights = candecode_formats::open_weights(&folder.0, DType::F32, &CPU);
@@ -230,7 +212,7 @@ fn a_shard_index_may_name_only_plain_files() {
 
 #[test]
 fn an_unmerged_adapter_is_refused() {
-    let folder = copy("story-230k", "files-adapter");
+    let folder = copy_of("story-230k", "files-adapter");
     folder.write("adapter_config.json", "{}");
     refused(ModelFiles::at(&folder.0), &["adapter_config.json: an adapter (LoRA)", "merge it"]);
 }

@@ -32,10 +32,6 @@ use clap::Parser as _;
 use std::process::ExitCode;
 use times::Times;
 
-/// The same allocator as in the `candecode` command.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// A day's benchmark: its number, the function that measures, and the one that prints and plots the
 /// results.
 type Day = (u32, fn(&mut Times) -> Result<()>, fn(&Times) -> Result<()>);
@@ -55,6 +51,7 @@ const DAYS: [Day; 11] = [
 ];
 
 fn main() -> ExitCode {
+    candecode_allocator::keep_freed_memory();
     let args = Args::parse();
     kernels::set_threads();
     match kernels::in_pool(|| run(&args)) {

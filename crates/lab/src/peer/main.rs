@@ -12,10 +12,6 @@ use serde_json::{json, Value};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// The same allocator as in the `candecode` command.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Returns the most likely token of every row.
 fn best(logits: &Tensor) -> Result<Vec<u32>> {
     let rows: Vec<Vec<f32>> = logits.to_vec2()?;
@@ -23,6 +19,7 @@ fn best(logits: &Tensor) -> Result<Vec<u32>> {
 }
 
 fn main() -> Result<()> {
+    candecode_allocator::keep_freed_memory();
     // The same number of threads as our engine. CANDLE_NUM_THREADS isn't set, so candle keeps its
     // default for elementwise operations.
     if std::env::var_os("RAYON_NUM_THREADS").is_none() {

@@ -29,6 +29,12 @@ pub enum Fault {
     OtherLength,
     /// Sends the whole file, ignoring the requested range.
     NoRanges,
+    /// Sends the requested range, but doesn't say which it is.
+    NoContentRange,
+    /// Doesn't say how long the file is.
+    NoLength,
+    /// Marks the `ETag` as weak, like a cache that may compress files.
+    WeakTag,
     /// Responds with this status and these headers.
     Status(u16, &'static str),
     /// Sends a page, like a network that requires a login first.
@@ -45,7 +51,8 @@ pub enum Large {
     Elsewhere,
 }
 
-/// One request: `GET /path`, and its headers in lower case.
+/// One request: `GET /path`, or `PROBE /path` if only the headers of the answer are asked for, and
+/// its own headers in lower case.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub line: String,
@@ -59,6 +66,7 @@ struct Shared {
     asked: Mutex<Vec<Asked>>,
     faults: Mutex<Vec<(&'static str, &'static str, usize, Fault)>>,
     released: AtomicBool,
+    gated: AtomicBool,
 }
 
 /// A hub with one repository. It serves until the test ends, unless closed earlier.
@@ -78,6 +86,7 @@ impl Hub {
             asked: Mutex::default(),
             faults: Mutex::default(),
             released: AtomicBool::new(false),
+            gated: AtomicBool::new(false),
         });
         let serving = shared.clone();
         std::thread::spawn(move || {
@@ -91,6 +100,12 @@ impl Hub {
             }
         });
         Self { address, shared }
+    }
+
+    /// Refuses requests without the token `hf_secret`.
+    pub fn gated(self) -> Self {
+        self.shared.gated.store(true, Ordering::SeqCst);
+        self
     }
 
     /// Makes the next `times` requests with this method for this file fail.
@@ -143,10 +158,7 @@ fn answer(mut stream: TcpStream, shared: &Shared) {
             lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
         let headers = headers.join("\n").to_ascii_lowercase();
         let (method, rest) = first.split_once(' ').unwrap_or((&first, ""));
-        // hf-hub queries a file by fetching its first byte, and downloads it by fetching everything
-        // from some offset on.
-        let probe = headers.lines().any(|line| line == "range: bytes=0-0");
-        let method = if probe { "PROBE" } else { method };
+        let method = if method == "HEAD" { "PROBE" } else { method };
         let path = rest.split(' ').next().unwrap_or_default();
         let line = format!("{method} {path}");
         shared.asked.lock().unwrap().push(Asked { line, headers: headers.clone() });
@@ -170,6 +182,11 @@ fn file(
     headers: &str,
 ) -> std::io::Result<()> {
     let elsewhere = path.strip_prefix("/elsewhere/");
+    let known = headers.lines().any(|line| line == "authorization: bearer hf_secret");
+    if shared.gated.load(Ordering::SeqCst) && elsewhere.is_none() && !known {
+        let code = "x-error-code: GatedRepo";
+        return write!(stream, "HTTP/1.1 401 No\r\n{code}\r\ncontent-length: 0\r\n{END}");
+    }
     let of = |revision: &str| path.strip_prefix(&format!("/{REPO}/resolve/{revision}/"));
     if let Some(file) = path.strip_prefix("/old/name/resolve/") {
         // A renamed repository.
@@ -204,7 +221,8 @@ fn file(
     };
     let large = name.ends_with(".safetensors");
     let etag = if large { sha256(&bytes) } else { format!("git-{name}") };
-    let about = format!("x-repo-commit: {COMMIT}\r\netag: \"{etag}\"\r\n");
+    let weak = if matches!(fault, Some(Fault::WeakTag)) { "W/" } else { "" };
+    let about = format!("x-repo-commit: {COMMIT}\r\netag: {weak}\"{etag}\"\r\n");
     let size = bytes.len();
     if sent_on {
         let there = shared.address.replace("127.0.0.1", "localhost");
@@ -221,19 +239,19 @@ fn file(
         Some(Fault::OtherLength) => bytes.push(0),
         _ => {}
     }
-    if method == "PROBE" && size == 0 {
-        return write!(stream, "HTTP/1.1 416 No\r\n{about}content-range: bytes */0\r\n{END}");
-    }
     if method == "PROBE" {
-        let range = format!("content-range: bytes 0-0/{size}\r\ncontent-length: 1\r\n");
-        write!(stream, "HTTP/1.1 206 Part\r\n{about}{range}{END}")?;
-        return stream.write_all(&bytes[..1]);
+        let length = match fault {
+            Some(Fault::NoLength) => String::new(),
+            _ => format!("content-length: {size}\r\n"),
+        };
+        return write!(stream, "HTTP/1.1 200 OK\r\n{about}{length}{END}");
     }
     let range = headers.lines().find_map(|line| line.strip_prefix("range: bytes="));
-    let from: usize = range.and_then(|range| range.strip_suffix('-')).unwrap().parse().unwrap();
-    let (status, part) = match fault {
-        Some(Fault::NoRanges) => ("200 OK".to_string(), &bytes[..]),
-        _ => {
+    let from = range.map(|range| range.trim_end_matches('-').parse::<usize>().unwrap());
+    let (status, part) = match (fault, from) {
+        (Some(Fault::NoRanges), _) | (_, None) => ("200 OK".to_string(), &bytes[..]),
+        (Some(Fault::NoContentRange), Some(from)) => ("206 Part".to_string(), &bytes[from..]),
+        (_, Some(from)) => {
             let (end, all) = (bytes.len() - 1, bytes.len());
             (format!("206 Part\r\ncontent-range: bytes {from}-{end}/{all}"), &bytes[from..])
         }
