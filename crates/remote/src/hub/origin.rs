@@ -28,7 +28,7 @@ pub fn resolve(base: &Uri, location: &str) -> Option<Uri> {
     let location = location.split('#').next().unwrap_or_default().trim();
     let (scheme, authority) = (base.scheme_str()?, base.authority()?);
     let before_path = location.split(['/', '?']).next().unwrap_or_default();
-    let whole = if before_path.ends_with(':') {
+    let whole = if before_path.contains(':') {
         location.to_string()
     } else if location.starts_with("//") {
         format!("{scheme}:{location}")
