@@ -46,9 +46,8 @@ use candle_core::Device;
 ///
 /// Uses the device's kernels ([`operations::choose`]), except that any day you have written runs
 /// your code. Engines with different kernels can share a process, and each thread can have its own.
-/// Call [`kernels::set_threads`](crate::kernels::set_threads) first, which makes a step a third
-/// shorter, and run in the pool ([`kernels::in_pool`](crate::kernels::in_pool)), which avoids a
-/// wait at every product.
+/// Call [`kernels::set_threads`] first, which makes a step a third shorter, and run in the pool
+/// ([`kernels::in_pool`]), which avoids a wait at every product.
 ///
 /// ```no_run
 /// use candecode_engine::Engine;
