@@ -182,6 +182,9 @@ fn a_complete_part_is_not_fetched_again() {
     assert!(!part.exists());
 }
 
+/// How a mirror answers for a file of the hub: the faults by method.
+type Manner = dyn Fn(&Hub, &str) -> Vec<(&'static str, Fault)>;
+
 /// Caching proxies and mirrors ignore ranges, leave out lengths, mark `ETag`s as weak, and redirect
 /// to full addresses. Python's `huggingface_hub` downloads from all of them.
 #[test]
@@ -191,7 +194,7 @@ fn a_model_comes_through_mirrors_and_caches() {
         let to = format!("location: {}/{REPO}/resolve/{COMMIT}/{file}", hub.address).leak();
         vec![("PROBE", Fault::Status(code, to)), ("GET", Fault::Status(code, to))]
     };
-    let mirrors: [&dyn Fn(&Hub, &str) -> Vec<(&'static str, Fault)>; 8] = [
+    let mirrors: [&Manner; 8] = [
         &|_, _| whole("GET", Fault::NoRanges),
         &|_, _| whole("GET", Fault::NoContentRange),
         &|_, _| whole("PROBE", Fault::NoLength),
