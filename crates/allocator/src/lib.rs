@@ -34,9 +34,9 @@ pub fn keep_freed_memory() {
 mod tests {
     use std::process::Command;
 
-    fn delay() -> i64 {
+    fn delay() -> super::c_long {
         // SAFETY: the same as above.
-        i64::from(unsafe { super::mi_option_get(super::PURGE_DELAY) })
+        unsafe { super::mi_option_get(super::PURGE_DELAY) }
     }
 
     /// Runs this program again for the test `show`, with this environment and nothing else.

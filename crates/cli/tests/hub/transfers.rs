@@ -183,7 +183,7 @@ fn a_complete_part_is_not_fetched_again() {
 }
 
 /// How a mirror answers for a file of the hub: the faults by method.
-type Manner = dyn Fn(&Hub, &str) -> Vec<(&'static str, Fault)>;
+type Manner<'a> = dyn Fn(&Hub, &str) -> Vec<(&'static str, Fault)> + 'a;
 
 /// Caching proxies and mirrors ignore ranges, leave out lengths, mark `ETag`s as weak, and redirect
 /// to full addresses. Python's `huggingface_hub` downloads from all of them.
@@ -194,7 +194,7 @@ fn a_model_comes_through_mirrors_and_caches() {
         let to = format!("location: {}/{REPO}/resolve/{COMMIT}/{file}", hub.address).leak();
         vec![("PROBE", Fault::Status(code, to)), ("GET", Fault::Status(code, to))]
     };
-    let mirrors: [&Manner; 8] = [
+    let mirrors: [&Manner<'_>; 8] = [
         &|_, _| whole("GET", Fault::NoRanges),
         &|_, _| whole("GET", Fault::NoContentRange),
         &|_, _| whole("PROBE", Fault::NoLength),

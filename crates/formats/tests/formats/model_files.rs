@@ -39,8 +39,11 @@ fn a_tokenizer_from_another_model_is_refused_on_loading() {
     assert_eq!(ModelFiles::at(&folder.0).unwrap().tokenizer().unwrap().vocab_size(), 2049);
 }
 
+/// Reads one of a folder's files.
+type Read = fn(&Path) -> anyhow::Result<()>;
+
 /// Returns the functions that read each file of a folder.
-fn readers() -> [(&'static str, fn(&Path) -> anyhow::Result<()>); 5] {
+fn readers() -> [(&'static str, Read); 5] {
     [
         ("config.json", |dir| candecode_formats::read_config(dir).map(drop)),
         ("generation_config.json", |dir| candecode_formats::read_config(dir).map(drop)),
