@@ -7,7 +7,7 @@
 //! | `measure` | prints numbers for the day's chapter, if the day has any |
 //! | none, or parts of ids | runs these checks side by side, and prints what fails |
 //!
-//! The runner starts several programs that `serve`, and gives each one check at a time: what a
+//! The runner starts several programs that `serve`, and sends each one check at a time: what a
 //! program prints is then that check's, and a check that never ends, or takes its program down, is
 //! the one that the runner is waiting for.
 

@@ -348,7 +348,7 @@ impl Shown<'_> {
     }
 }
 
-/// Returns the kind of cache for this loop. Unless the flags give its size, a pool of blocks has
+/// Returns the kind of cache for this loop. Unless flags set its size, a pool of blocks has
 /// room for every row at its full length, plus one block per row to copy into.
 fn cache_config(
     args: &Args,

@@ -65,7 +65,7 @@ pub struct SamplingParams {
     /// True to continue past EOS. Under `allow_regex`, EOS still ends the completion once no other
     /// token is allowed.
     pub ignore_eos: bool,
-    /// What has already been built from these parameters, if anything.
+    /// Work already done for these parameters, such as a compiled pattern.
     #[serde(skip)]
     pub prepared: Prepared,
 }

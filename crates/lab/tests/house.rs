@@ -26,7 +26,7 @@ fn the_crate_diagram_matches_cargo_metadata() {
     let members: Vec<String> = packages.iter().map(name).collect();
     let mut want = Vec::new();
     for package in packages {
-        // What only tests and examples use is left out.
+        // Dependencies of tests and examples are left out.
         let dependencies = package["dependencies"].as_array().unwrap().iter();
         let named = dependencies.filter(|other| other["kind"] != "dev").map(name);
         let mut used: Vec<String> = named.filter(|other| members.contains(other)).collect();

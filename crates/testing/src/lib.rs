@@ -1,4 +1,4 @@
-//! What the tests of several crates share: random numbers, temporary folders, the models in this
+//! Code that tests of several crates share: random numbers, temporary folders, the models in this
 //! repository and the results of reference implementations.
 //!
 //! Unlike the rest of the course, these functions panic: a test that can't read its files fails.

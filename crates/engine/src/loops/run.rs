@@ -62,7 +62,7 @@ pub struct Drafts<'a> {
     pub typical: bool,
 }
 
-/// Where drafts come from.
+/// The source of the drafts.
 pub enum DraftSource<'a> {
     /// What followed the last N tokens earlier in the sequence.
     Ngrams(usize),

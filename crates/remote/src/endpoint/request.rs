@@ -25,7 +25,7 @@ pub struct Request<'a> {
     pub what: What<'a>,
 }
 
-/// What a request asks to continue.
+/// The prompt or conversation to continue.
 pub enum What<'a> {
     /// A prompt, `n` times. `with_ids` also requests tokens and their log-probabilities.
     Completion {

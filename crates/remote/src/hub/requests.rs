@@ -71,7 +71,7 @@ impl Requests {
         &self.endpoint
     }
 
-    /// Sends this token with every further request to the hub itself.
+    /// Sends this token with every later request to the hub itself.
     ///
     /// # Errors
     /// If the token can't be sent in a header.
