@@ -144,17 +144,17 @@ fn views_are_taken(day: &Day) -> Outcome {
 }
 
 fn attention_by_hand(day: &Day) -> Outcome {
-    // The scores are 0 and 2 ln 3. Divided by √4 they are 0 and ln 3, so the weights are 1/4 and
-    // 3/4. There are two identical heads, because with one head √H would be 1, and using √H instead
-    // of √D would look like a missing scale.
+    // The scores are 0, 2 ln 3 and 0. Divided by √4 they are 0, ln 3 and 0, so the weights are 1/5,
+    // 3/5 and 1/5. There are two identical heads and three keys, so that no other square root is
+    // that of D, or 1.
     let q = [[2f32 * 3f32.ln(), 0., 0., 0.]];
-    let k = [[0f32, 1., 0., 0.], [1., 0., 0., 0.]];
-    let v = [[4f32, 0., 0., 8.], [0., 4., 8., 0.]];
+    let k = [[0f32, 1., 0., 0.], [1., 0., 0., 0.], [0., 0., 1., 0.]];
+    let v = [[5f32, 0., 0., 5.], [0., 5., 5., 0.], [0., 0., 5., 5.]];
     let (q, k) = (Tensor::new(&[[q, q]], &device()?)?, Tensor::new(&[[k, k]], &device()?)?);
     let v = Tensor::new(&[[v, v]], &device()?)?;
-    let want = Tensor::new(&[[[[1f32, 3., 6., 2.]], [[1., 3., 6., 2.]]]], &device()?)?;
-    let input = "two identical heads: q [2 ln 3, 0, 0, 0], k [0, 1, 0, 0] and [1, 0, 0, 0], \
-        v [4, 0, 0, 8] and [0, 4, 8, 0]";
+    let want = Tensor::new(&[[[[1f32, 3., 4., 2.]], [[1., 3., 4., 2.]]]], &device()?)?;
+    let input = "two identical heads: q [2 ln 3, 0, 0, 0]; k [0, 1, 0, 0], [1, 0, 0, 0] and \
+        [0, 0, 1, 0]; v [5, 0, 0, 5], [0, 5, 5, 0] and [0, 0, 5, 5]";
     close(input, (day.attention)(&q, &k, &v, None), &want, TOLERANCE)
 }
 
@@ -334,18 +334,18 @@ fn later_tokens_change_nothing(day: &Day) -> Outcome {
 
 // 1.6
 
-/// The keys and values of `attention_by_hand`: after scaling, the scores are 0 and ln 3. With a
-/// sink of ln 4 the exponentials are 1, 3 and 4, so the weights are 1/8 and 3/8. A sink of -inf
-/// takes nothing.
+/// The keys and values of `attention_by_hand`: after scaling, the scores are 0, ln 3 and 0. With a
+/// sink of ln 5 the exponentials are 1, 3, 1 and 5, so the weights are 1/10, 3/10 and 1/10. A sink
+/// of -inf takes nothing.
 fn a_sink_takes_its_share(day: &Day) -> Outcome {
     let q = [[2f32 * 3f32.ln(), 0., 0., 0.]];
-    let k = [[0f32, 1., 0., 0.], [1., 0., 0., 0.]];
-    let v = [[4f32, 0., 0., 8.], [0., 4., 8., 0.]];
+    let k = [[0f32, 1., 0., 0.], [1., 0., 0., 0.], [0., 0., 1., 0.]];
+    let v = [[5f32, 0., 0., 5.], [0., 5., 5., 0.], [0., 0., 5., 5.]];
     let (q, k) = (Tensor::new(&[[q, q]], &device()?)?, Tensor::new(&[[k, k]], &device()?)?);
     let v = Tensor::new(&[[v, v]], &device()?)?;
-    let sinks = Tensor::new(&[4f32.ln(), f32::NEG_INFINITY], &device()?)?;
-    let want = Tensor::new(&[[[[0.5f32, 1.5, 3., 1.]], [[1., 3., 6., 2.]]]], &device()?)?;
-    let input = "task 1.3's case by hand, sinks [ln 4, -inf]";
+    let sinks = Tensor::new(&[5f32.ln(), f32::NEG_INFINITY], &device()?)?;
+    let want = Tensor::new(&[[[[0.5f32, 1.5, 2., 1.]], [[1., 3., 4., 2.]]]], &device()?)?;
+    let input = "task 1.3's case by hand, sinks [ln 5, -inf]";
     close(input, (day.sinks)(&q, &k, &v, None, &sinks), &want, TOLERANCE)
 }
 

@@ -199,6 +199,10 @@ fn eos_ends_the_text_and_is_kept(day: &Day) -> Outcome {
     let trace = run(day, &counting(9), &[2, 3], 6, &[5, 7])?;
     equal_tokens(input, Ok(trace.new_ids), &[4, 5], &[])?;
     equal(&format!("{input}; the ids passed to on_token"), Ok(trace.heard), &vec![4, 5])?;
+    let trace = run(day, &counting(9), &[2, 3], 6, &[7, 5]);
+    let input = "the same, and the EOS ids are 7 and 5, in this order";
+    equal_tokens(input, trace.map(|trace| trace.new_ids), &[4, 5], &[])
+        .likely("a model can have several EOS ids, and each of them ends the text")?;
     let trace = run(day, &counting(9), &[3, 3], 4, &[3]);
     let input = "prompt 3, 3; at most 4 new; EOS is 3, which is also in the prompt";
     equal_tokens(input, trace.map(|trace| trace.new_ids), &[4, 5, 6, 7], &[])
@@ -386,6 +390,8 @@ fn a_stray_byte_does_not_hide_the_text_after_it(day: &Day) -> Outcome {
         ("▁cat 0A E2 ▁the ▁dog", vec!["cat", "\n", "", "\u{fffd} the", " dog"]),
         ("F0 9F 98 80 E2 ▁the", vec!["", "", "", "😀", "", "\u{fffd} the"]),
         ("E4 BD A0 F0 ▁the", vec!["", "", "你", "", "\u{fffd} the"]),
+        ("▁cat </s> ▁the", vec!["cat", "", " the"]),
+        ("▁cat E2 </s> ▁the ▁dog", vec!["cat", "", "", "\u{fffd} the", " dog"]),
     ] {
         let got = (day.pieces)(&tokenizer, &fallback_ids(ids));
         equal(&format!("the pieces of {ids}, with Llama 2's decoder"), got, &words(&want)).likely(
@@ -407,7 +413,8 @@ fn a_stray_byte_does_not_hide_whole_characters(day: &Day) -> Outcome {
         let got = (day.pieces)(&tokenizer, &fallback_ids(ids));
         equal(&format!("the pieces of {ids}, with Llama 2's decoder"), got, &words(&want)).likely(
             "if one byte of a run is stray, this decoder turns all of them into U+FFFD; also \
-             decode the last ids alone, because they may be a whole character",
+             decode the last ids without the stray ones, because they may be a whole character. \
+             They continue the text before them: decoded alone, a space at the start is dropped",
         )?;
     }
     Ok(())
@@ -551,6 +558,10 @@ fn a_long_prompt_can_end_inside_a_character(day: &Day) -> Outcome {
 }
 
 fn a_prompt_can_end_inside_a_character(day: &Day) -> Outcome {
+    // The first token isn't the other half.
+    let got = (day.after)(&byte_fallback()?, &fallback_ids("▁cat C3"), &fallback_ids("▁the"));
+    let input = "the pieces of ▁the, after the prompt ▁cat C3, with Llama 2's decoder";
+    equal(input, got, &(words(&[" the"]), String::new())).likely(ALONE)?;
     let tokenizer = tokenizer()?;
     for (text, prompt_len, want) in [("café!", 3, vec!["é", "!"]), ("a😀b", 3, vec!["", "😀", "b"])]
     {
@@ -663,16 +674,23 @@ fn no_text_is_lost_for_any_ids(day: &Day) -> Outcome {
 }
 
 fn one_pass_equals_the_hand_computed_choices(day: &Day) -> Outcome {
-    let model = counting(1);
+    let model = counting(9);
     let got = (day.one_pass)(&model, &[2, 3, 4, 5], 2, &largest);
     equal_tokens("ids 2, 3, 4, 5, a prompt of 2, one pass", got, &[4, 5], &[]).likely(
         "position i predicts token i + 1: the first choice comes from the prompt's last position",
     )?;
+    passes("ids 2, 3, 4, 5, a prompt of 2", &model)?;
     // Expects the model's choices, not the text: 7 doesn't occur in the ids.
     let got = (day.one_pass)(&counting(1), &[2, 3, 6, 6], 2, &largest);
     equal_tokens("ids 2, 3, 6, 6, a prompt of 2, one pass", got, &[4, 7], &[])?;
     let got = (day.one_pass)(&counting(1), &[2, 3], 2, &largest);
     equal_tokens("ids 2, 3, all prompt", got, &[], &[])
+}
+
+/// Checks that the model ran once.
+fn passes(input: &str, model: &Fake) -> Outcome {
+    equal(&format!("{input}: number of passes"), Ok(model.passes.borrow().len()), &1)
+        .likely("one pass over the whole text has the logits of every position")
 }
 
 fn an_impossible_prompt_length_is_refused(day: &Day) -> Outcome {
@@ -723,10 +741,12 @@ fn drafted_tokens_are_accepted_up_to_the_first_wrong_one(day: &Day) -> Outcome {
         (vec![1], 0),
         (vec![], 0),
     ] {
-        let got = (day.accepted)(&counting(1), &[2, 3], &draft, &largest);
+        let model = counting(9);
+        let got = (day.accepted)(&model, &[2, 3], &draft, &largest);
         let input =
             format!("text 2, 3, draft {draft:?}; the model predicts the last token plus one");
         equal(&input, got, &want)?;
+        passes(&input, &model)?;
     }
     let case = case(0)?;
     let mut draft = case.new_ids[..8].to_vec();

@@ -74,7 +74,7 @@ frame::checks! {
     8.3: top_k_by_hand, top_k_keeps_ties, top_k_is_clamped, top_k_equals_transformers,
         top_k_of_0_is_rejected;
     8.4: the_token_that_crosses_p_is_kept, top_p_works_on_unsorted_logits,
-        top_p_keeps_the_last_of_tied_tokens, at_least_one_stays,
+        top_p_keeps_the_last_of_tied_tokens, top_p_rounds_as_transformers_does, at_least_one_stays,
         top_p_renormalizes_over_the_remaining_tokens, top_p_equals_transformers,
         top_p_keeps_the_smallest_set_that_reaches_p, top_p_outside_0_to_1_is_rejected;
     8.5: min_p_by_hand, min_p_equals_transformers, min_p_outside_0_to_1_is_rejected;
@@ -386,6 +386,20 @@ fn top_p_keeps_the_smallest_set_that_reaches_p(day: &Day) -> Outcome {
         ensure(&input, mass >= p - 1e-5, &too_little)?;
         let too_much = format!("{shown}\n  want   no more tokens than it takes to reach p");
         ensure(&input, mass - least <= p + 1e-5, &too_much)?;
+    }
+    Ok(())
+}
+
+/// Sums of 1/n are the same numbers on every machine, and some end just beside the limit.
+fn top_p_rounds_as_transformers_does(day: &Day) -> Outcome {
+    for (n, p, want, why) in [
+        (5, 0.2, 1, "four times 1/5 is a little more than 1 - p in f64, and equal to it in f32"),
+        (25, 0.04, 1, "the running sum is added in f64; in f32, each addition rounds"),
+    ] {
+        let mut logits = vec![0.0; n];
+        (day.top_p)(&mut logits, p)?;
+        let input = format!("top-p {p} of {n} equal logits: how many are kept");
+        equal(&input, Ok(survivors(&logits).len()), &want).likely(why)?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use candecode::day10_kv_cache;
 mod day10_kv_cache;
 
 use candecode::kit::{
-    Batch, Cache, Logits, Model, ModelConfig, NoCache, PastContext, Request, Step, Token,
+    named, Batch, Cache, Logits, Model, ModelConfig, NoCache, PastContext, Request, Step, Token,
     Tokenizer, View,
 };
 use candecode_engine::CacheConfig;
@@ -146,7 +146,7 @@ frame::checks! {
         without_a_cache_every_token_is_fed, calls_in_any_order_reuse_the_common_prefix,
         no_logits_of_nothing, after_an_error_the_whole_text_is_recomputed,
         a_moved_window_is_recomputed;
-    10.5: cached_equals_uncached, a_moving_window_generates_past_the_context,
+    10.5: cached_equals_uncached, processors_and_the_sampler_choose_the_token, a_moving_window_generates_past_the_context,
         a_10_token_prompt_and_20_new_compute_29_positions, the_loop_ends, tokens_equal_transformers;
     10.6: writing_in_place_by_hand, a_write_past_the_end_of_the_buffer_is_refused,
         writing_strided_positions;
@@ -355,32 +355,29 @@ fn strided_keys_and_values_are_stored_contiguously(day: &Day) -> Outcome {
     // A model's heads are a transposed view. An empty cache must not store such a view.
     let mut random = Random::new(107);
     let mut cache = (day.new)(CacheConfig::Dynamic, LAYERS);
-    for what in ["an empty cache", "a cache truncated to 0"] {
-        let input = format!("{what}, and strided keys and values of shape (2, 2, 5, 3)");
-        let mut given = Vec::new();
-        for layer in 0..LAYERS {
-            let k = random.tensor(&[2, 5, 2, 3])?.transpose(1, 2)?;
-            let v = random.tensor(&[2, 5, 2, 3])?.transpose(1, 2)?;
-            let all = cache.append(layer, &k, &v)?;
-            bits_equal(&format!("{input}: keys that append returns"), Ok(all.k), &k)?;
-            bits_equal(&format!("{input}: values that append returns"), Ok(all.v), &v)?;
-            given.push((k, v));
-        }
-        for (layer, (k, v)) in given.iter().enumerate() {
-            let Some(held) = cache.held(layer)? else {
-                return ensure(&input, false, &format!("layer {layer} holds nothing"));
-            };
-            bits_equal(&format!("{input}: keys stored in layer {layer}"), Ok(held.k.clone()), k)?;
-            bits_equal(&format!("{input}: values stored in layer {layer}"), Ok(held.v.clone()), v)?;
-            let contiguous = (held.k.is_contiguous(), held.v.is_contiguous());
-            equal(
-                &format!("{input}: are the stored (keys, values) contiguous?"),
-                Ok(contiguous),
-                &(true, true),
-            )
-            .likely("clone() of a view is the same view; make the first append contiguous, too")?;
-        }
-        cache.truncate(0)?;
+    let input = "an empty cache, and strided keys and values of shape (2, 2, 5, 3)";
+    let mut given = Vec::new();
+    for layer in 0..LAYERS {
+        let k = random.tensor(&[2, 5, 2, 3])?.transpose(1, 2)?;
+        let v = random.tensor(&[2, 5, 2, 3])?.transpose(1, 2)?;
+        let all = cache.append(layer, &k, &v)?;
+        bits_equal(&format!("{input}: keys that append returns"), Ok(all.k), &k)?;
+        bits_equal(&format!("{input}: values that append returns"), Ok(all.v), &v)?;
+        given.push((k, v));
+    }
+    for (layer, (k, v)) in given.iter().enumerate() {
+        let Some(held) = cache.held(layer)? else {
+            return ensure(input, false, &format!("layer {layer} holds nothing"));
+        };
+        bits_equal(&format!("{input}: keys stored in layer {layer}"), Ok(held.k.clone()), k)?;
+        bits_equal(&format!("{input}: values stored in layer {layer}"), Ok(held.v.clone()), v)?;
+        let contiguous = (held.k.is_contiguous(), held.v.is_contiguous());
+        equal(
+            &format!("{input}: are the stored (keys, values) contiguous?"),
+            Ok(contiguous),
+            &(true, true),
+        )
+        .likely("clone() of a view is the same view; make the first append contiguous, too")?;
     }
     Ok(())
 }
@@ -901,6 +898,34 @@ fn a_moving_window_generates_past_the_context(day: &Day) -> Outcome {
     Ok(())
 }
 
+fn processors_and_the_sampler_choose_the_token(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    // After token i, the model prefers i + 1, and then i + 2.
+    let next = |seen: &[(u32, u32)]| -> Vec<f32> {
+        let last = seen[seen.len() - 1].0;
+        (0..20).map(|id| -f32::from((id + 19 - last % 20) as u8 % 20)).collect()
+    };
+    let run = |change: fn(&mut Request)| {
+        let model = Witness::new(20, 30, 9, next);
+        let mut request = request(&model, &[3], 4);
+        change(&mut request);
+        let cache = (day.new)(CacheConfig::Dynamic, model.layers());
+        ids((day.generate)(&model, &tokenizer, request, cache))
+    };
+    let input = "a model that counts up from 3";
+    let got = run(|request| {
+        request.processors.push(named("never 5", |_, logits| {
+            logits[5] = f32::NEG_INFINITY;
+            Ok(())
+        }));
+    });
+    equal_tokens(&format!("{input}, a processor that forbids 5"), got, &[4, 6, 7, 8], &[])
+        .likely("`Sequence::choose` runs the request's processors")?;
+    let got = run(|request| request.sampler = Box::new(|_| Ok(9)));
+    equal_tokens(&format!("{input}, a sampler that draws 9"), got, &[9, 9, 9, 9], &[])
+        .likely("the id that `Sequence::choose` returns is the next token")
+}
+
 fn a_10_token_prompt_and_20_new_compute_29_positions(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let model = Witness::mixing(40, 64, 20);
@@ -1117,6 +1142,11 @@ fn still_holds(input: &str, cache: &dyn Held, len: usize, rows: &Rows) -> Outcom
 }
 
 fn sliding_by_hand(day: &Day) -> Outcome {
+    let mut cache = (day.new)(CacheConfig::Sliding(4), LAYERS);
+    feed(&mut *cache, &rows(&[&[1, 2]]))?;
+    feed(&mut *cache, &rows(&[&[3, 4]]))?;
+    still_holds("Sliding(4), positions 1 2, then 3 4", &*cache, 4, &rows(&[&[2, 3, 4]]))
+        .likely("the oldest positions are dropped")?;
     let mut cache = (day.new)(CacheConfig::Sliding(3), LAYERS);
     let mut record = Vec::new();
     for new in [rows(&[&[1, 2]]), rows(&[&[3]]), rows(&[&[4]]), rows(&[&[5]])] {
@@ -1329,6 +1359,12 @@ fn picking_a_cache_by_hand(day: &Day) -> Outcome {
         &[1, 2, 3],
         Some(1),
         "the last token is fed anyway, so both save two positions, and the second forgets none",
+    )?;
+    pick(
+        &[&[1, 2, 3], &[1, 2]],
+        &[1, 2, 3],
+        Some(1),
+        "both save two positions; the first forgets its third, although it's the same token",
     )?;
     pick(
         &[&[7, 8], &[], &[9]],

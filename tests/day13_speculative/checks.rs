@@ -211,7 +211,8 @@ fn same_seed_acceptance_gives_the_text_drawn_without_drafts(day: &Day) -> Outcom
     let target = [P.to_vec(), Q.to_vec(), P.to_vec()];
     // .6 draws token 1 from P, .1 draws token 0 from Q, and .9 draws token 2 from P.
     for (draft, numbers, want, why) in [
-        (&[1, 0][..], [0.6, 0.1, 0.9], (2, 2), "the numbers draw the same two tokens"),
+        (&[0, 0][..], [0.3, 0.1, 0.9], (2, 2), "the numbers draw the same two tokens"),
+        (&[1, 0], [0.6, 0.1, 0.9], (2, 2), "the numbers draw the same two tokens"),
         (&[1, 1], [0.6, 0.1, 0.9], (1, 0), "the second differs: .1 draws token 0 from q"),
         (&[0, 0], [0.6, 0.1, 0.9], (0, 1), "the first differs: .6 draws token 1 from p"),
     ] {
@@ -268,6 +269,9 @@ fn classical_rejection_by_hand(day: &Day) -> Outcome {
 
 fn an_invalid_rejection_bound_is_refused(day: &Day) -> Outcome {
     let none = || 0.0;
+    let got = (day.rejection)(&[0.500_002, 0.499_998], &[0.25, 0.75], 2.0, &mut { none });
+    equal("M = 2, and p / q is 2.000008: (token, proposals)", got, &(0, 1))
+        .likely("rounding may put p / q above M by one part in 100,000")?;
     refused("M = 2, but p / q is 2.5", (day.rejection)(&P, &Q, 2.0, &mut { none }), &[])?;
     refused(
         "q = 0 where p is not",
@@ -314,8 +318,19 @@ fn verdict(what: &str, got: Result<(usize, u32)>, want: &(usize, u32)) -> Outcom
 
 fn a_token_is_accepted_with_probability_p_over_q(day: &Day) -> Outcome {
     let target = [P.to_vec(), vec![0.0, 0.0, 1.0]];
+    let (zero, one) = (draft(&[0], &[Q]), draft(&[1], &[Q]));
+    // Token 1 is accepted with probability .3 / .6: at u = .49 it is, at .51 it isn't. At .29 it
+    // would be under other rules, too.
+    for (name, drafted, u) in
+        [("0", &zero, 0.3), ("0", &zero, 0.45), ("1", &one, 0.29), ("1", &one, 0.49)]
+    {
+        let got = (day.verify)(drafted, &target, &[u, 0.0]);
+        verdict(&format!("token {name} drafted, u = {u}"), got, &(1, 2))?;
+    }
+    verdict("token 1 drafted, u = .51", (day.verify)(&one, &target, &[0.51, 0.0]), &(0, 0)).likely(
+        "a rejected token is replaced by a draw from the residual, which is all on token 0 here",
+    )?;
     // Token 0 is more likely under the target than under the draft, so it is always accepted.
-    let zero = draft(&[0], &[Q]);
     verdict("token 0 drafted, u = .999", (day.verify)(&zero, &target, &[0.999, 0.0]), &(1, 2))?;
     // A token with zero probability under the target is always rejected.
     let never = [vec![0.5, 0.5, 0.0], vec![0.0, 0.0, 1.0]];
@@ -323,13 +338,7 @@ fn a_token_is_accepted_with_probability_p_over_q(day: &Day) -> Outcome {
     let got = (day.verify)(&two, &never, &[0.5, 0.0]);
     verdict("token 2, with p = 0, drafted, u = .5", got, &(0, 1))?;
     let got = (day.verify)(&two, &never, &[0.0, 0.0]);
-    verdict("token 2, with p = 0, drafted, u = 0", got, &(0, 1))?;
-    // Token 1 is accepted with probability .3 / .6: at u = .49 it is, at .51 it isn't.
-    let one = draft(&[1], &[Q]);
-    verdict("token 1 drafted, u = .49", (day.verify)(&one, &target, &[0.49, 0.0]), &(1, 2))?;
-    verdict("token 1 drafted, u = .51", (day.verify)(&one, &target, &[0.51, 0.0]), &(0, 0)).likely(
-        "a rejected token is replaced by a draw from the residual, which is all on token 0 here",
-    )
+    verdict("token 2, with p = 0, drafted, u = 0", got, &(0, 1))
 }
 
 fn a_rejected_token_ends_the_draft(day: &Day) -> Outcome {
@@ -340,6 +349,11 @@ fn a_rejected_token_ends_the_draft(day: &Day) -> Outcome {
     let got = (day.verify)(&three, &target, &[0.1, 0.1, 0.1, 0.3]);
     verdict("all three are accepted, the bonus is the target's next", got, &(3, 2))
         .likely("the bonus token is drawn from the target's last distribution")?;
+    let sure = vec![0.0, 0.0, 0.0, 1.0];
+    let two = Draft { tokens: vec![3, 3], probs: vec![sure.clone(), sure] };
+    let got = (day.verify)(&two, &vec![vec![0.5, 0.25, 0.25, 0.0]; 3], &[0.1, 0.6, 0.9]);
+    verdict("p = (.5, .25, .25, 0), token 3 drafted twice, numbers .1 .6 .9", got, &(0, 2))
+        .likely("the last number draws the replacement, wherever the draft ends")?;
     let none = draft(&[], &[]);
     verdict("nothing drafted, u = .6", (day.verify)(&none, &[P.to_vec()], &[0.6]), &(0, 1))
         .likely("without a draft, one token is still drawn from the target")
@@ -796,22 +810,25 @@ fn one_pass_equals_separate_passes(day: &Day) -> Outcome {
 fn processors_see_the_text_up_to_each_drafted_token(day: &Day) -> Outcome {
     let (fake, tokenizer, seen) = (table(9), tokenizer()?, Seen::default());
     // After 1, the model likes 3 best, and after 3 it likes 1.
-    let drafter = Fixed(Draft { tokens: vec![3, 1], probs: vec![one_hot(3, 4), one_hot(1, 4)] });
+    let tokens = vec![3, 1, 3];
+    let probs = tokens.iter().map(|id| one_hot(*id, 4)).collect();
+    let drafter = Fixed(Draft { tokens, probs });
     let request = Request {
         processors: recorder(&seen),
         eos_token_ids: vec![],
         ..request(&fake, &[0, 1], 5)
     };
     let (target, drafter) = (uncached(&fake), Box::new(drafter));
-    let setup = Setup { target, tokenizer: &tokenizer, request, drafter, k: 2 };
+    let setup = Setup { target, tokenizer: &tokenizer, request, drafter, k: 3 };
     let mut decoder = (day.decoder)(setup)?;
     let got = decoder.block()?;
-    let what = "a processor that doubles the logits, tokens 3, 1 drafted after 0, 1";
-    equal(what, Ok(got.iter().map(|token| token.id).collect()), &vec![3, 1, 3])?;
-    let want = vec![(vec![0, 1], 5), (vec![0, 1, 3], 4), (vec![0, 1, 3, 1], 3)];
+    let what = "a processor that doubles the logits, tokens 3, 1, 3 drafted after 0, 1";
+    equal(what, Ok(got.iter().map(|token| token.id).collect()), &vec![3, 1, 3, 1])?;
+    let mut want = vec![(vec![0, 1], 5), (vec![0, 1, 3], 4), (vec![0, 1, 3, 1], 3)];
+    want.push((vec![0, 1, 3, 1, 3], 2));
     equal("input of the processors: text and remaining tokens", Ok(seen.take()), &want)?;
-    // The logarithms of .4, .6 and .4: a doubled logit would show here.
-    let want: Vec<f32> = [0.4f32, 0.6, 0.4].map(f32::ln).to_vec();
+    // The logarithms of .4, .6, .4 and .6: a doubled logit would show here.
+    let want: Vec<f32> = [0.4f32, 0.6, 0.4, 0.6].map(f32::ln).to_vec();
     let got: Vec<f32> = got.iter().map(|token| token.logprob).collect();
     close(&format!("{what}: log-probabilities"), row(&got), &row(&want)?, TOLERANCE)
         .likely("a log-probability is the target's own, from before the processors")
@@ -1137,7 +1154,16 @@ fn blocks_are_counted(day: &Day) -> Outcome {
     let what = "a drafter that knows the text, K = 3: four tokens per pass";
     let want = (counts.accepted, tokens.len().div_ceil(4));
     equal(what, Ok((counts.drafted, counts.passes)), &want)
-        .likely("if all K are accepted, the bonus token is written, too")
+        .likely("if all K are accepted, the bonus token is written, too")?;
+    // The text ends inside a block, so not every accepted token is written.
+    let fake = Fake::wants(2048, 400, 100, |ids| ids.last().copied().unwrap_or(300) + 1);
+    let request = Request { eos_token_ids: vec![305], ..request(&fake, &[302], 50) };
+    let (target, drafter) = (uncached(&fake), Box::new(Counting));
+    let setup = Setup { target, tokenizer: &tokenizer, request, drafter, k: 6 };
+    let mut decoder = (day.decoder)(setup)?;
+    speculate(&mut *decoder)?;
+    equal("EOS is the third token of a block of 7: written", Ok(decoder.counts().written), &3)
+        .likely("`written` counts the tokens that joined the text")
 }
 
 fn a_small_model_drafts(day: &Day) -> Outcome {

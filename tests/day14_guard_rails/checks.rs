@@ -185,7 +185,7 @@ frame::checks! {
     14.3: a_format_starts_after_the_prompt, a_block_list_reads_the_prompt, every_token_is_read;
     14.4: every_token_is_judged, special_tokens_are_not_text, a_mask_is_computed_once,
         stored_masks_are_bounded;
-    14.5: eos_is_legal_only_where_the_text_may_end, the_last_token_ends_the_text_if_one_can,
+    14.5: eos_is_legal_only_where_the_text_may_end, an_eos_id_with_bytes_is_still_eos, the_last_token_ends_the_text_if_one_can,
         random_models_match_the_pattern,
         legal_tokens_keep_their_logits,
         ids_without_a_piece_are_illegal, the_pattern_is_compiled_as_written;
@@ -610,6 +610,24 @@ fn eos_is_legal_only_where_the_text_may_end(day: &Day) -> Outcome {
         .likely("a text that may end doesn't have to")
 }
 
+fn an_eos_id_with_bytes_is_still_eos(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let rails = (day.allow)("no+", &tokenizer)?;
+    for (text, other, want, why) in [
+        (&["n", "o"][..], "a", [true, true], "all EOS ids are legal where the text may end"),
+        (&["n"], "o", [false, false], "no EOS id is legal where the text may not end"),
+    ] {
+        let tokens = [ids(&tokenizer, &["The"])?, ids(&tokenizer, text)?].concat();
+        let eos = [EOS, id(&tokenizer, other)?];
+        let mut logits = vec![1.0; VOCAB];
+        rails[0].process(&input_for(&tokens, 1, &eos), &mut logits)?;
+        let got = eos.map(|id| logits[id as usize] > NEVER);
+        let what = format!("no+, after {text:?}; EOS and {other:?} end a text: are they legal");
+        equal(&what, Ok(got), &want).likely(why)?;
+    }
+    Ok(())
+}
+
 fn the_last_token_ends_the_text_if_one_can(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let rails = (day.allow)("axyz", &tokenizer)?;
@@ -733,9 +751,15 @@ fn ids_without_a_piece_are_illegal(day: &Day) -> Outcome {
         equal(&what, Ok(got), &vec![NEVER, 1.0, NEVER, NEVER, NEVER])
             .likely("an id without a piece has no bytes: it isn't text, and never legal")?;
     }
+    // " time" would end the text, but the model has only 300 ids.
+    let rails = (day.allow)(" time", &tokenizer)?;
     let mut few = vec![1.0; 300];
-    rails.iter().try_for_each(|rail| rail.process(&input_for(&before, 2, &[EOS]), &mut few))?;
-    Ok(())
+    let input = ProcessorInput { remaining: 1, ..input_for(&before, 2, &[EOS]) };
+    rails.iter().try_for_each(|rail| rail.process(&input, &mut few))?;
+    let legal: Vec<String> = (0..300).filter(|id| few[*id] > NEVER).map(|id| show(&tokenizer.token_bytes(id as u32))).collect();
+    let what = "\" time\" must match, 1 token left, 300 logits, and \" time\" is id 395: the legal tokens";
+    equal(what, Ok(legal), &strings(&["\" \"", "\" t\""]))
+        .likely("only ids that have a logit can end the text; if none can, the rule for the last token is ignored")
 }
 
 // 14.6
@@ -873,7 +897,8 @@ fn pass<'a>(
 }
 
 fn a_word_can_end_inside_a_token(day: &Day) -> Outcome {
-    let cases = [("g", false), ("gs and cats", false), ("wn", true), ("t the dog barks", false)];
+    let cases =
+        [("", true), ("g", false), ("gs and cats", false), ("wn", true), ("t the dog barks", false)];
     says(
         "dog blocked, after \"the do\"; may the piece follow",
         pass(day, "dog", AnyRule::BlockSubstring, b"the do"),
@@ -981,12 +1006,14 @@ fn the_first_token_is_not_blamed_for_the_prompt(day: &Day) -> Outcome {
 fn the_first_token_can_complete_a_word(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let stop = r"(?-u:\b{start-half})\.(?-u:\b{end-half})";
-    let cases: [(&str, AnyRule, &str, bool, &[&str], &[&str]); 5] = [
+    let dogs = r"(?-u:\b{start-half})(?:dog|dog\.)(?-u:\b{end-half})";
+    let cases: [(&str, AnyRule, &str, bool, &[&str], &[&str]); 6] = [
         ("dog", AnyRule::BlockSubstring, "a d", false, &["o", "og", "a"], &["o", "a"]),
         (stop, AnyRule::BlockWord, "a dog ", false, &[".", ".\"", "!\""], &[".", "!\""]),
         ("dog", AnyRule::BlockSubstring, "a d", true, &["o", "og", "a"], &["o", "a"]),
         ("dog", AnyRule::BlockSubstring, "a do", true, &["g", "ge", "n"], &["n"]),
         (stop, AnyRule::BlockWord, "a dog ", true, &[".", ".\"", "!\""], &[".", "!\""]),
+        (dogs, AnyRule::BlockWord, "a dog", true, &["s", ".", ".\""], &["s", "."]),
     ];
     for (pattern, rule, text, first, asked, want) in cases {
         let legal = (day.legal)(pattern, rule, &tokenizer, &[(text.as_bytes(), first)])?.concat();

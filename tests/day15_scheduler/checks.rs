@@ -450,6 +450,7 @@ fn room_by_hand(day: &Day) -> Outcome {
         (4, 17, vec![3], vec![5], false, "2 rows × 9 = 18: the new one is the longest"),
         (4, 16, vec![4], vec![1], true, "2 rows × 8 = 16"),
         (4, 15, vec![4], vec![1], false, "2 rows × 8 = 16"),
+        (4, 17, vec![1], vec![9], false, "2 rows × 13 = 26: the new one is the longest"),
     ];
     let ask = |(most, bound, running, waiting, want, _): &Question| {
         Ok(room(day, *most, *bound, running, waiting)?.unwrap_or(!want))
@@ -469,15 +470,12 @@ fn room_by_hand(day: &Day) -> Outcome {
 }
 
 fn only_the_first_in_the_queue_counts(day: &Day) -> Outcome {
-    for (waiting, want) in [(vec![9, 1], false), (vec![1, 9], true)] {
-        let got = room(day, 4, 19, &[3], &waiting).map(|room| room.unwrap_or(!want));
-        let input = format!(
-            "a prompt of 3 tokens runs, {waiting:?} wait, 4 new each, at most 19 tokens: room"
-        );
-        equal(&input, got, &want)
-            .likely("only the first in the queue counts: all later ones wait behind it")?;
-    }
-    Ok(())
+    let ask = |bound, running, waiting: &[usize]| room(day, 4, bound, &[running], waiting);
+    let got = [ask(19, 3, &[9, 1])?, ask(19, 3, &[1, 9])?, ask(13, 1, &[9, 3])?];
+    let input = "prompts of 9 and 1 tokens wait, or of 1 and 9, while one of 3 runs, at most 19 \
+        tokens; 9 and 3 wait while one of 1 runs, at most 13 tokens; 4 new each: room";
+    equal(input, Ok(got), &[Some(false), Some(true), Some(false)])
+        .likely("only the first in the queue counts: all later ones wait behind it")
 }
 
 // 15.3
@@ -651,6 +649,9 @@ fn no_token_is_lost(day: &Day) -> Outcome {
     let input = "request 0, a step, request 4, two more steps";
     let running = seen.last().map_or(0, |seen| seen.running.len());
     equal(&format!("{input}: rows that run"), Ok(running), &2)?;
+    let of_0 = seen[3].tokens.iter().filter(|token| token.row == 0).count();
+    equal("request 0 runs, and request 4 arrives: new tokens of request 0", Ok(of_0), &1)
+        .likely("an iteration that admits a request also makes a step of the batch")?;
     equal(
         &format!("{input}: the first token of each"),
         Ok([0, 4].map(|i| got.get(&i).and_then(|ids| ids.first()).copied())),

@@ -321,7 +321,8 @@ fn blocks_are_allocated_from_the_front(day: &Day) -> Outcome {
 
 fn allocating_from_an_empty_pool_is_an_error(day: &Day) -> Outcome {
     use PoolDo::Allocate;
-    refused("a pool of 2: take three blocks", (day.pool)(2, &[Allocate; 3]), &[])
+    refused("a pool of 2: take three blocks", (day.pool)(2, &[Allocate; 3]), &["2"])
+        .likely("the error says how many blocks there are")
 }
 
 // 21.2
@@ -1008,10 +1009,13 @@ fn truncating_frees_blocks_past_the_new_end(day: &Day) -> Outcome {
         ];
         let seen = (day.run)(setup(4, 4), &script)?;
         let input = format!("4 blocks of 4; a sequence of 10 positions is truncated to {len}");
-        let got = (seen[1].free.len(), seen[1].tables[0].1.len());
+        // A sequence without positions can be kept or not.
+        let blocks = seen[1].tables.first().map_or(0, |(_, blocks, _)| blocks.len());
+        let got = (seen[1].free.len(), blocks);
         equal(&format!("{input}: free blocks, its blocks"), Ok(got), &(free, 4 - free))
             .likely("a block that still holds a position is kept, all later ones are released")?;
-        equal(&format!("{input}: marks"), Ok(seen[1].marks.clone()), &vec![(1, run_of(10, len))])?;
+        let marks = seen[1].marks.iter().flat_map(|(_, marks)| marks.clone()).collect();
+        equal(&format!("{input}: marks"), Ok(marks), &run_of(10, len))?;
         let marks = [run_of(10, len), run_of(90, 1)].concat();
         let input = format!("{input}, then it writes one: free blocks, marks");
         equal(
@@ -1114,8 +1118,12 @@ fn any_order_of_operations(day: &Day) -> Outcome {
         for (i, (seen, want)) in seen.iter().zip(&states).enumerate() {
             let input = format!("blocks of {block_size}, after {:?}", &script[..=i].last());
             if !seen.marks.is_empty() {
-                let want: Vec<(usize, Vec<f32>)> = want.clone().into_iter().collect();
-                equal(&format!("{input} (operation {i}): marks"), Ok(seen.marks.clone()), &want)?;
+                let mut want: Vec<(usize, Vec<f32>)> = want.clone().into_iter().collect();
+                let mut got = seen.marks.clone();
+                // A sequence without positions can be kept or not.
+                want.retain(|(_, marks)| !marks.is_empty());
+                got.retain(|(_, marks)| !marks.is_empty());
+                equal(&format!("{input} (operation {i}): marks"), Ok(got), &want)?;
             }
             let held = |block: usize| {
                 let tables = seen.tables.iter().flat_map(|(_, blocks, _)| blocks);
@@ -1153,6 +1161,11 @@ fn reserved_and_used(day: &Day) -> Outcome {
         (
             "1 holds 6, 2 is its fork, and 1 is truncated to 5",
             vec![one.clone(), Do::Fork(1, 2), Do::Truncate(1, 5)],
+            (8, 6),
+        ),
+        (
+            "1 holds 6, 2 is its fork, and 2 is truncated to 5",
+            vec![one.clone(), Do::Fork(1, 2), Do::Truncate(2, 5)],
             (8, 6),
         ),
         (
