@@ -375,9 +375,11 @@ fn the_youngest_sequence_is_preempted_first(day: &Day) -> Outcome {
     }
     // The oldest is in the middle of its prompt, and needs the blocks of both others.
     let begun = Do::Run(Ask::new(0, 12, 20), 4, None);
-    let script = [vec![begun], running(&[4, 4, 4]).split_off(1), vec![Do::PlanRunning(99)]].concat();
+    let script =
+        [vec![begun], running(&[4, 4, 4]).split_off(1), vec![Do::PlanRunning(99)]].concat();
     let seen = planned(day, 3, (1000, 9), script);
-    let input = "3 blocks of 4; a prompt of 12 has 4 tokens in the cache, and two prompts of 4 run: \
+    let input =
+        "3 blocks of 4; a prompt of 12 has 4 tokens in the cache, and two prompts of 4 run: \
                  plan, (running, waiting)";
     equal(input, seen.map(plan_and_end), &(vec![(0, 4, 8)], (vec![0], vec![1, 2])))
         .likely("preempt until there are enough blocks")?;
@@ -539,8 +541,12 @@ fn a_preempted_sequence_waits_a_step(day: &Day) -> Outcome {
         "if it started again at once, it would take the blocks that others are about to need",
     )?;
     let got = (plan(&seen), seen.last().map(ids).unwrap_or_default());
-    equal("… 0 ends: (plan, (running, waiting)) of the next step", Ok(got), &(vec![(1, 8, 1)], (vec![1], vec![])))
-        .likely("only the step that preempts starts no sequence")
+    equal(
+        "… 0 ends: (plan, (running, waiting)) of the next step",
+        Ok(got),
+        &(vec![(1, 8, 1)], (vec![1], vec![])),
+    )
+    .likely("only the step that preempts starts no sequence")
 }
 
 fn no_step_exceeds_the_budget(day: &Day) -> Outcome {
@@ -592,8 +598,9 @@ fn full_blocks_are_remembered(day: &Day) -> Outcome {
                  arrives again";
     let first = Ask::new(0, 14, 4);
     let got = run(first.clone(), same.clone());
-    equal(&format!("{input}: the plan"), got, &vec![(0, 9, 5), (1, 8, 4)])
-        .likely("the full blocks of a chunk are cached at once, not only those of a whole prompt")?;
+    equal(&format!("{input}: the plan"), got, &vec![(0, 9, 5), (1, 8, 4)]).likely(
+        "the full blocks of a chunk are cached at once, not only those of a whole prompt",
+    )?;
     let got = run(Ask { salt: "secret", ..first }, same);
     let input = format!("{input}, the first time with a salt: the plan");
     equal(&input, got, &vec![(0, 9, 5), (1, 0, 4)])
