@@ -322,19 +322,19 @@ fn a_token_is_accepted_with_probability_p_over_q(day: &Day) -> Outcome {
         let got = (day.verify)(drafted, &target, &[u, 0.0]);
         verdict(&format!("token {name} drafted, u = {u}"), got, &(1, 2))?;
     }
+    // A token with zero probability under the target is always rejected.
+    let never = [vec![0.5, 0.5, 0.0], vec![1.0, 0.0, 0.0]];
+    let two = draft(&[2], &[[0.5, 0.25, 0.25]]);
+    let got = (day.verify)(&two, &never, &[0.5, 0.9]);
+    verdict("token 2, with p = 0, drafted, u = .5", got, &(0, 1))?;
+    let got = (day.verify)(&two, &never, &[0.0, 0.9]);
+    verdict("token 2, with p = 0, drafted, u = 0", got, &(0, 1))?;
     verdict("token 1 drafted, u = .51", (day.verify)(&one, &target, &[0.51, 0.0]), &(0, 0))
         .likely(
         "a rejected token is replaced by a draw from the residual, which is all on token 0 here",
     )?;
     // Token 0 is more likely under the target than under the draft, so it is always accepted.
-    verdict("token 0 drafted, u = .999", (day.verify)(&zero, &target, &[0.999, 0.0]), &(1, 2))?;
-    // A token with zero probability under the target is always rejected.
-    let never = [vec![0.5, 0.5, 0.0], vec![0.0, 0.0, 1.0]];
-    let two = draft(&[2], &[[0.5, 0.25, 0.25]]);
-    let got = (day.verify)(&two, &never, &[0.5, 0.0]);
-    verdict("token 2, with p = 0, drafted, u = .5", got, &(0, 1))?;
-    let got = (day.verify)(&two, &never, &[0.0, 0.0]);
-    verdict("token 2, with p = 0, drafted, u = 0", got, &(0, 1))
+    verdict("token 0 drafted, u = .999", (day.verify)(&zero, &target, &[0.999, 0.0]), &(1, 2))
 }
 
 fn a_rejected_token_ends_the_draft(day: &Day) -> Outcome {
@@ -1078,8 +1078,9 @@ fn blocks_are_counted(day: &Day) -> Outcome {
     let (target, drafter) = (uncached(&fake), Box::new(Counting));
     let setup = Setup { target, tokenizer: &tokenizer, request, drafter, k: 6 };
     let mut decoder = (day.decoder)(setup)?;
-    speculate(&mut *decoder)?;
-    equal("EOS is the third token of a block of 7: written", Ok(decoder.counts().written), &3)
+    let tokens = speculate(&mut *decoder)?.len();
+    let got = (tokens, decoder.counts().written);
+    equal("EOS is the third token of a block of 7: tokens, and `written`", Ok(got), &(3, 3))
         .likely("`written` counts the tokens that joined the text")
 }
 
