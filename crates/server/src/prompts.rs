@@ -27,9 +27,9 @@ impl PromptReader {
     /// the template has already written them.
     ///
     /// # Errors
-    /// 400, naming `messages`, an option of the template, or `prompt`: if the template or the
-    /// tokenizer rejects a text, an id isn't in the vocabulary, or a prompt is empty or longer than
-    /// the context.
+    /// 400, naming `messages`, an option of the template, `prompt` or `max_tokens`: if the template
+    /// or the tokenizer rejects a text, an id isn't in the vocabulary, or a prompt is empty, longer
+    /// than the context, or leaves no room for as many tokens as the request asks for.
     pub fn read(&self, request: &ApiRequest) -> Result<Vec<Vec<u32>>, ApiError> {
         let tokenizer = self.engine.tokenizer();
         let param = match request.endpoint {
@@ -62,6 +62,11 @@ impl PromptReader {
             }
             if ids.len() > context {
                 return Err(ApiError::context_exceeded(param, ids.len(), context));
+            }
+            // The last token of a text needs no place in the context.
+            if let Some(asked) = request.max_tokens.filter(|asked| *asked > context + 1 - ids.len())
+            {
+                return Err(ApiError::max_tokens_exceeded(asked, ids.len(), context));
             }
             all.push(ids);
         }

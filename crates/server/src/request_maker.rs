@@ -1,6 +1,7 @@
 //! Turns jobs into requests for the scheduler, on the model's thread.
 
 use crate::openai::NO_SEED;
+use crate::rail_cache::RailCache;
 use crate::util::random;
 use anyhow::Result;
 use candecode::day20_serve::Job;
@@ -19,6 +20,8 @@ pub struct RequestMaker<'a> {
     end_of_turn: Option<u32>,
     /// The processors of running rows, so that rows with the same parameters share them.
     running: RefCell<Vec<RowProcessors>>,
+    /// The guard rails of recent patterns.
+    rails: RailCache,
 }
 
 /// The processors that running rows hold, and the parameters they were made from.
@@ -42,7 +45,8 @@ impl<'a> RequestMaker<'a> {
         stops: Vec<String>,
         end_of_turn: Option<u32>,
     ) -> Self {
-        Self { config, engine, stops, end_of_turn, running: RefCell::default() }
+        let (running, rails) = Default::default();
+        Self { config, engine, stops, end_of_turn, running, rails }
     }
 
     /// Builds the scheduler's request for one choice of a job.
@@ -75,8 +79,8 @@ impl<'a> RequestMaker<'a> {
         Ok(request)
     }
 
-    /// Returns the processors for these parameters: those of a running row if it has the same, with
-    /// the masks computed so far, or new ones. The job has brought its automata along.
+    /// Returns the processors for these parameters: those of a running row if it has the same, or
+    /// new ones. The job has brought its automata along.
     fn processors(&self, params: &SamplingParams) -> Result<Processors> {
         let prepared = Prepared::default(); // would keep the automata in use
         let key = SamplingParams { seed: 0, max_new_tokens: 0, prepared, ..params.clone() };
@@ -86,7 +90,11 @@ impl<'a> RequestMaker<'a> {
         if let Some(shared) = shared {
             return Ok(shared);
         }
-        let processors = requests::processors(params, self.engine.tokenizer(), self.config)?;
+        let (tokenizer, config) = (self.engine.tokenizer(), self.config);
+        let processors =
+            requests::processors_with(params, tokenizer, config, |name, automaton| {
+                self.rails.rail(name, automaton, tokenizer, config.vocab_size)
+            })?;
         let weak = processors.iter().map(Rc::downgrade).collect();
         running.push(RowProcessors { made_of: key, processors: weak });
         Ok(processors)
@@ -114,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_share_processors_while_one_of_them_runs() {
+    fn a_pattern_is_judged_once_for_all_its_rows_and_requests() {
         let files = ModelFiles::at(&hub::locate("story-230k", None).unwrap()).unwrap();
         let (device, format) = (Device::Cpu, load::own_format(&files, &Device::Cpu));
         let ops = operations::choose(None, &device);
@@ -125,18 +133,32 @@ mod tests {
             SamplingParams { allow_regex: Some("a+".into()), ..SamplingParams::default() };
         let automata = Arc::new(Automata::compile(&params).unwrap());
         params.prepared = Prepared::new(automata.clone());
-        let (n, connection) = (3, Box::new(Nobody));
-        let job =
-            Job { prompts: vec![vec![5]], n, params, logprobs: None, is_chat: false, connection };
-        let first = maker.request(&job, 0).unwrap();
-        let second = maker.request(&job, 1).unwrap();
+        let job = |params: SamplingParams| {
+            let (n, connection) = (3, Box::new(Nobody));
+            Job { prompts: vec![vec![5]], n, params, logprobs: None, is_chat: false, connection }
+        };
+        let warm = SamplingParams { temperature: 0.5, ..params.clone() };
+        let (cold, warm) = (job(params), job(warm));
+        let first = maker.request(&cold, 0).unwrap();
+        let second = maker.request(&cold, 1).unwrap();
+        assert_eq!(first.processors.len(), 1);
         assert!(Rc::ptr_eq(&first.processors[0], &second.processors[0]));
-        let weak = Rc::downgrade(&first.processors[0]);
+        let rail = Rc::downgrade(&first.processors[0]);
         drop((first, second));
-        assert!(weak.upgrade().is_none(), "the masks go with the last row");
-        assert!(!maker.request(&job, 2).unwrap().processors.is_empty());
-        assert_eq!(maker.running.borrow().len(), 1);
-        drop(job);
-        assert_eq!(Arc::strong_count(&automata), 1, "the automata were the job's");
+        let third = maker.request(&warm, 0).unwrap();
+        let same = third.processors.iter().any(|one| Rc::downgrade(one).ptr_eq(&rail));
+        assert!(same, "the rail has the masks of the earlier rows");
+        drop((cold, warm, third));
+        assert_eq!(Arc::strong_count(&automata), 1, "the automata were the jobs'");
+        // Rails of other patterns take its place.
+        let mut n = 1;
+        while rail.strong_count() > 0 {
+            n += 1;
+            let allow_regex = Some(format!("a{{2000}}b{{{n}}}"));
+            let mut params = SamplingParams { allow_regex, ..SamplingParams::default() };
+            params.prepared = Prepared::new(Arc::new(Automata::compile(&params).unwrap()));
+            drop(maker.request(&job(params), 0).unwrap());
+            assert!(n < 20, "rails must not add up");
+        }
     }
 }

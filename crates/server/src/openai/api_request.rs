@@ -45,6 +45,8 @@ pub struct ApiRequest {
     pub pattern_field: Option<&'static str>,
     /// Completions per prompt.
     pub n: usize,
+    /// Maximum number of tokens that the client asked for. None: whatever fits.
+    pub max_tokens: Option<usize>,
     /// Number of top alternatives to report with each token. None: no logprobs.
     pub logprobs: Option<usize>,
     /// Whether completions start with their prompt.
@@ -53,6 +55,8 @@ pub struct ApiRequest {
     pub stream: bool,
     /// Whether a stream ends with a usage event.
     pub include_usage: bool,
+    /// Whether every other event also carries the usage so far.
+    pub usage_in_each_event: bool,
     /// Whether the rendered chat ends with the opening of an assistant turn.
     pub add_generation_prompt: bool,
     /// Whether to continue the last message instead of answering it.

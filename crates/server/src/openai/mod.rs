@@ -3,7 +3,7 @@
 mod api_error;
 mod api_request;
 pub mod checks;
-mod known_fields;
+mod fields;
 mod parse;
 mod reply;
 #[cfg(test)]

@@ -97,11 +97,14 @@ pub struct Reply {
     /// Arrival time of the request in seconds since 1970, the same in every event.
     created: u64,
     model: String,
-    /// Total number of tokens in all prompts. Each prompt counts once, regardless of `n`.
-    prompt_tokens: usize,
+    /// Number of tokens in each prompt.
+    prompt_tokens: Vec<usize>,
+    /// Choices per prompt.
+    n: usize,
     /// Whether the answer includes logprobs.
     pub logprobs: bool,
     include_usage: bool,
+    usage_in_each_event: bool,
     choices: Vec<ReplyChoice>,
 }
 
@@ -125,9 +128,11 @@ impl Reply {
             id,
             created,
             model,
-            prompt_tokens: prompts.iter().map(Vec::len).sum(),
+            prompt_tokens: prompts.iter().map(Vec::len).collect(),
+            n: request.n,
             logprobs: request.logprobs.is_some(),
             include_usage: request.include_usage,
+            usage_in_each_event: request.usage_in_each_event,
             choices: (0..prompts.len() * request.n).map(choice).collect(),
         }
     }
@@ -137,13 +142,10 @@ impl Reply {
         self.choices.iter().all(|choice| choice.finish.is_some())
     }
 
+    /// The usage of the whole answer. Each prompt counts once, regardless of `n`.
     fn usage(&self) -> Value {
-        let completion: usize = self.choices.iter().map(|choice| choice.tokens).sum();
-        json!({
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": completion,
-            "total_tokens": self.prompt_tokens + completion,
-        })
+        let completion = self.choices.iter().map(|choice| choice.tokens).sum();
+        usage(self.prompt_tokens.iter().sum(), completion)
     }
 
     /// Appends a token to its choice.
@@ -192,9 +194,7 @@ impl Reply {
         }
         if self.is_done() {
             if self.include_usage {
-                let mut last = self.chunk(json!([]));
-                last["usage"] = self.usage();
-                events += &sse(&last);
+                events += &sse(&self.chunk(json!([]), self.usage()));
             }
             events += DONE;
         }
@@ -214,12 +214,16 @@ impl Reply {
         });
         let name = if self.endpoint == Endpoint::Chat { "delta" } else { "text" };
         choice[name] = new;
-        sse(&self.chunk(json!([choice])))
+        let usage = match self.usage_in_each_event {
+            true => usage(self.prompt_tokens[index / self.n], self.choices[index].tokens),
+            false => Value::Null,
+        };
+        sse(&self.chunk(json!([choice]), usage))
     }
 
     /// Builds the part that all events share. If the stream ends with a usage event, every earlier
-    /// event has a `usage` of `null`.
-    fn chunk(&self, choices: Value) -> Value {
+    /// event has a `usage`, too: `null`, or that of its choice so far.
+    fn chunk(&self, choices: Value, usage: Value) -> Value {
         let object = match self.endpoint {
             Endpoint::Completions => "text_completion",
             Endpoint::Chat => "chat.completion.chunk",
@@ -229,7 +233,7 @@ impl Reply {
             "choices": choices,
         });
         if self.include_usage {
-            chunk["usage"] = Value::Null;
+            chunk["usage"] = usage;
         }
         chunk
     }
@@ -281,6 +285,15 @@ impl Reply {
             Endpoint::Completions => completion_logprobs(&tokens, &mut choice.offset),
         }
     }
+}
+
+/// Formats OpenAI's `usage`.
+fn usage(prompt: usize, completion: usize) -> Value {
+    json!({
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+    })
 }
 
 /// Formats logprobs for a chat: `{"content": [{"token", "logprob", "bytes", "top_logprobs":

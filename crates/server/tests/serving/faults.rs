@@ -171,6 +171,60 @@ fn a_thousand_idle_connections_keep_nobody_out() {
     drop(held);
 }
 
+/// macOS gives a program 256 file descriptors, fewer than the limit of connections.
+#[test]
+#[cfg(unix)]
+fn idle_connections_that_use_up_the_file_descriptors_keep_nobody_out() {
+    let program = Server::command(&["--patience", "600"]);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\""]).arg(program.get_program());
+    command.args(program.get_args()).env_remove("CANDECODE_API_KEY").stderr(Stdio::null());
+    let server = Server::spawn(&mut command);
+    let held: Vec<_> = (0..300).map(|_| server.connect()).collect();
+    for _ in 0..3 {
+        let began = Instant::now();
+        well(&server);
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    }
+    drop(held);
+}
+
+/// One client holds all connections, each with a body that never ends, and opens every one again
+/// that the server closes.
+#[test]
+fn slow_bodies_that_come_again_keep_nobody_out() {
+    let server = Server::start(&["--max-connections", "32"]);
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut held = std::collections::VecDeque::new();
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                let mut stream = server.post_head("content-length: 500000");
+                let _ = write!(stream, "{{");
+                held.push_back(stream);
+                if held.len() > 48 {
+                    held.pop_front();
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        let good = (0..20).filter(|_| server.get("/health").0 == 200).count();
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(good, 20);
+    });
+}
+
+#[test]
+#[cfg(unix)]
+fn a_signal_right_after_the_start_ends_the_server_in_order() {
+    for _ in 0..5 {
+        let mut server = Server::start(&[]);
+        server.signal("TERM");
+        assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    }
+}
+
 #[test]
 fn connections_at_work_are_not_closed_for_others() {
     let server =
@@ -328,15 +382,19 @@ fn hard_patterns_of_many_clients_change_nothing_for_others() {
     let digits = server.text("He was", &good);
     std::thread::scope(|scope| {
         let server = &server;
-        let asked: Vec<_> = (0..24)
+        let asked: Vec<_> = (0..60)
             .map(|i| scope.spawn(move || server.post(COMPLETIONS, &hard_pattern(i))))
             .collect();
         // Many more clients send a request and disconnect immediately.
         let gone: Vec<_> = (100..200).map(|i| server.begin(&hard_pattern(i))).collect();
         drop(gone);
-        for _ in 0..5 {
+        for i in 0..5 {
             assert_eq!(server.text("Once upon a time", &json!({})), whole);
             assert_eq!(server.text("He was", &good), digits); // already compiled
+            let began = Instant::now();
+            let new = json!({"structured_outputs": {"regex": format!(" [a-c]+z?{i}")}});
+            assert!(!server.text("He was", &new).is_empty());
+            assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         }
         for thread in asked {
             let (status, answer) = thread.join().unwrap();
