@@ -71,7 +71,7 @@ async fn answer(
         connection: Box::new(connection),
     };
     state.sender()?.send(job).map_err(|_| ApiError::closing())?;
-    match request.stream {
+    match request.fields.stream {
         true => streamed(inbox, reply, state).await,
         false => gathered(inbox, reply, &state).await,
     }

@@ -162,12 +162,7 @@ async fn turn_away(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
 }
 
 /// The signals that stop the server: Ctrl-C and SIGTERM.
-pub struct Signals {
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-}
+pub struct Signals(#[cfg(unix)] [tokio::signal::unix::Signal; 2]);
 
 impl Signals {
     /// Handles the signals from now on. Call this inside a runtime.
@@ -177,19 +172,19 @@ impl Signals {
     pub fn new() -> std::io::Result<Self> {
         #[cfg(unix)]
         use tokio::signal::unix::{signal, SignalKind};
-        Ok(Self {
+        Ok(Self(
             #[cfg(unix)]
-            interrupt: signal(SignalKind::interrupt())?,
-            #[cfg(unix)]
-            terminate: signal(SignalKind::terminate())?,
-        })
+            [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?],
+        ))
     }
 
     async fn next(&mut self) {
         #[cfg(unix)]
+        let [interrupt, terminate] = &mut self.0;
+        #[cfg(unix)]
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
         #[cfg(not(unix))]
         let _ = tokio::signal::ctrl_c().await;

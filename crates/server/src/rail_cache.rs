@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Maximum memory of all rails with their masks and automata, in bytes. Only the newest stays in
 /// spite of it.
-const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: usize = 128 << 20;
 
 /// Rails, the latest used first.
 #[derive(Default)]

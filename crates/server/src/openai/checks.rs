@@ -107,7 +107,7 @@ pub fn check_request(request: &ApiRequest) -> Result<(), ApiError> {
         let message = format!("prompts times n must be at most {MAX_CHOICES}");
         return Err(ApiError::invalid("n", message));
     }
-    if request.echo && request.logprobs.is_some() {
+    if request.fields.echo && request.logprobs.is_some() {
         let message = "echo can't be combined with logprobs: the prompt's logprobs aren't computed";
         return Err(ApiError::invalid("echo", message));
     }

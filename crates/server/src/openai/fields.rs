@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use strsim::osa_distance;
 
 /// The fields that are read. A field that is `null` counts as missing.
-#[derive(Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Fields {
     pub add_generation_prompt: Option<bool>,
@@ -49,7 +49,7 @@ pub struct Fields {
 }
 
 /// A list of strings, or a single string as a list of one.
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(untagged, expecting = "expected a string or a list of strings")]
 pub enum Strings {
     One(String),
@@ -72,7 +72,7 @@ impl From<Strings> for Vec<String> {
 }
 
 /// The four forms of a prompt: one text or list of ids, or several of either.
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(
     untagged,
     expecting = "expected a string, a list of strings, a list of token ids or a list of such lists"
@@ -85,7 +85,7 @@ pub enum Prompts {
 }
 
 /// In a chat `true` or `false`, in a completion a number of alternatives per token.
-#[derive(Deserialize, Serialize, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
 #[serde(untagged, expecting = "expected true, false or a whole number")]
 pub enum Logprobs {
     Flag(bool),
@@ -93,7 +93,7 @@ pub enum Logprobs {
 }
 
 /// One message of a chat.
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(expecting = "an object with a role and a content")]
 pub struct SentMessage {
     pub role: Role,
@@ -103,7 +103,7 @@ pub struct SentMessage {
     pub other: Map<String, Value>,
 }
 
-#[derive(Deserialize, Serialize, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     #[serde(alias = "developer")] // OpenAI's newer name
@@ -112,28 +112,28 @@ pub enum Role {
     Assistant,
 }
 
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(untagged, expecting = "expected a text or a list of parts, each with a type")]
 pub enum Content {
     Text(String),
     Parts(Vec<Part>),
 }
 
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct Part {
     #[serde(rename = "type")]
     pub kind: String,
     pub text: Option<String>,
 }
 
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(expecting = "an object with a type")]
 pub struct ResponseFormat {
     #[serde(rename = "type")]
     pub kind: String,
 }
 
-#[derive(Deserialize, Serialize, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, expecting = "an object")]
 pub struct StreamOptions {
     pub include_usage: Option<bool>,
@@ -141,7 +141,7 @@ pub struct StreamOptions {
 }
 
 /// vLLM's `structured_outputs` field, which constrains the text to a pattern.
-#[derive(Deserialize, Serialize, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, expecting = "an object")]
 pub struct StructuredOutputs {
     pub regex: Option<String>,
@@ -197,6 +197,11 @@ fn elsewhere(endpoint: Endpoint) -> (&'static str, &'static [&'static str]) {
 }
 
 impl Fields {
+    /// The maximum number of tokens that the client asked for. None: whatever fits.
+    pub fn most_tokens(&self) -> Option<usize> {
+        self.max_completion_tokens.or(self.max_tokens)
+    }
+
     /// Reads a request body. Also returns the names of the fields that are ignored: as in vLLM,
     /// those are all that wouldn't change the text here, and all that no one knows.
     ///

@@ -8,6 +8,7 @@ use super::fields::{
 };
 use candecode::kit::SamplingParams;
 use regex_syntax::escape;
+use std::mem::take;
 
 /// Temperatures below this are treated as greedy (vLLM's `_SAMPLING_EPS`).
 const LOWEST_TEMPERATURE: f64 = 1e-5;
@@ -27,33 +28,15 @@ impl ApiRequest {
         let prompts = match endpoint {
             Endpoint::Completions => prompts(fields.prompt.take())?,
             Endpoint::Chat => {
-                vec![PromptInput::Messages(chat_messages(std::mem::take(&mut fields.messages))?)]
+                vec![PromptInput::Messages(chat_messages(take(&mut fields.messages))?)]
             }
         };
         let (pattern_field, allow_regex) = allowed_regex(&mut fields)?.unzip();
-        let n = fields.n.unwrap_or(1);
         let logprobs = logprobs_asked(&fields, endpoint)?;
-        let include_usage = fields.stream_options.include_usage == Some(true);
-        let request = Self {
-            endpoint,
-            prompts,
-            pattern_field,
-            n,
-            logprobs,
-            max_tokens: fields.max_completion_tokens.or(fields.max_tokens),
-            echo: fields.echo,
-            stream: fields.stream,
-            include_usage,
-            usage_in_each_event: include_usage
-                && fields.stream_options.continuous_usage_stats == Some(true),
-            add_generation_prompt: fields
-                .add_generation_prompt
-                .unwrap_or(!fields.continue_final_message),
-            continue_final_message: fields.continue_final_message,
-            template_kwargs: std::mem::take(&mut fields.chat_template_kwargs),
-            ignored,
-            params: SamplingParams { allow_regex, ..sampling_params(fields, endpoint) },
-        };
+        let params = SamplingParams { allow_regex, ..sampling_params(&mut fields, endpoint) };
+        let n = fields.n.unwrap_or(1);
+        let request =
+            Self { endpoint, prompts, params, pattern_field, n, logprobs, fields, ignored };
         checks::check_request(&request)?;
         Ok(request)
     }
@@ -122,20 +105,19 @@ fn chat_messages(sent: Vec<SentMessage>) -> Result<Vec<ChatMessage>, ApiError> {
 }
 
 /// Reads the sampling fields. Defaults are OpenAI's.
-fn sampling_params(fields: Fields, endpoint: Endpoint) -> SamplingParams {
+fn sampling_params(fields: &mut Fields, endpoint: Endpoint) -> SamplingParams {
     let default_most = match endpoint {
         Endpoint::Completions => 16,
         Endpoint::Chat => usize::MAX, // limited by the context
     };
-    let most = fields.max_completion_tokens.or(fields.max_tokens);
     let temperature = fields.temperature.unwrap_or(1.0);
-    let mut allowed = fields.allowed_token_ids;
+    let mut allowed = fields.allowed_token_ids.take();
     if let Some(ids) = &mut allowed {
         ids.sort_unstable();
         ids.dedup();
     }
     SamplingParams {
-        max_new_tokens: most.unwrap_or(default_most),
+        max_new_tokens: fields.most_tokens().unwrap_or(default_most),
         temperature: if temperature < LOWEST_TEMPERATURE { 0.0 } else { temperature },
         top_k: fields.top_k.filter(|k| *k > 0).map(|k| k as usize),
         top_p: fields.top_p.unwrap_or(1.0),
@@ -144,14 +126,14 @@ fn sampling_params(fields: Fields, endpoint: Endpoint) -> SamplingParams {
         repetition_penalty: fields.repetition_penalty.unwrap_or(1.0),
         presence_penalty: fields.presence_penalty.unwrap_or(0.0),
         frequency_penalty: fields.frequency_penalty.unwrap_or(0.0),
-        stop: fields.stop.into(),
-        stop_token_ids: fields.stop_token_ids,
-        logit_bias: fields.logit_bias.into_iter().collect(),
+        stop: take(&mut fields.stop).into(),
+        stop_token_ids: take(&mut fields.stop_token_ids),
+        logit_bias: take(&mut fields.logit_bias).into_iter().collect(),
         allowed_token_ids: allowed,
-        bad_words: fields.bad_words.into(),
+        bad_words: take(&mut fields.bad_words).into(),
         min_new_tokens: fields.min_tokens,
         ignore_eos: fields.ignore_eos,
-        cache_salt: fields.cache_salt.unwrap_or_default(),
+        cache_salt: fields.cache_salt.take().unwrap_or_default(),
         ..SamplingParams::default()
     }
 }
@@ -181,7 +163,7 @@ fn logprobs_asked(fields: &Fields, endpoint: Endpoint) -> Result<Option<usize>, 
 /// or its older `guided_regex` or `guided_choice`. Returns the field's name and one regular
 /// expression for the whole text. A choice becomes `(?:yes|no)`, with each option escaped.
 fn allowed_regex(fields: &mut Fields) -> Result<Option<(&'static str, String)>, ApiError> {
-    let StructuredOutputs { regex, choice, other } = std::mem::take(&mut fields.structured_outputs);
+    let StructuredOutputs { regex, choice, other } = take(&mut fields.structured_outputs);
     // `{"json": {}}` asks for any JSON, so only null and false ask for nothing.
     let mut asks = other.iter().filter(|(_, value)| !value.is_null() && **value != false);
     if let Some((key, _)) = asks.next() {

@@ -3,6 +3,7 @@
 
 use super::api_error::ApiError;
 use super::api_request::{ApiRequest, Endpoint};
+use super::fields::StreamOptions;
 use candecode::day20_serve::{finish_reason, ChoiceToken};
 use candecode::kit::{FinishReason, Tokenizer};
 use serde_json::{json, Value};
@@ -103,8 +104,7 @@ pub struct Reply {
     n: usize,
     /// Whether the answer includes logprobs.
     pub logprobs: bool,
-    include_usage: bool,
-    usage_in_each_event: bool,
+    stream_options: StreamOptions,
     choices: Vec<ReplyChoice>,
 }
 
@@ -131,8 +131,7 @@ impl Reply {
             prompt_tokens: prompts.iter().map(Vec::len).collect(),
             n: request.n,
             logprobs: request.logprobs.is_some(),
-            include_usage: request.include_usage,
-            usage_in_each_event: request.usage_in_each_event,
+            stream_options: request.fields.stream_options.clone(),
             choices: (0..prompts.len() * request.n).map(choice).collect(),
         }
     }
@@ -193,7 +192,7 @@ impl Reply {
             events += &self.event(index, nothing, logprobs, finish);
         }
         if self.is_done() {
-            if self.include_usage {
+            if self.stream_options.include_usage == Some(true) {
                 events += &sse(&self.chunk(json!([]), self.usage()));
             }
             events += DONE;
@@ -214,9 +213,9 @@ impl Reply {
         });
         let name = if self.endpoint == Endpoint::Chat { "delta" } else { "text" };
         choice[name] = new;
-        let usage = match self.usage_in_each_event {
-            true => usage(self.prompt_tokens[index / self.n], self.choices[index].tokens),
-            false => Value::Null,
+        let usage = match self.stream_options.continuous_usage_stats {
+            Some(true) => usage(self.prompt_tokens[index / self.n], self.choices[index].tokens),
+            _ => Value::Null,
         };
         sse(&self.chunk(json!([choice]), usage))
     }
@@ -232,7 +231,7 @@ impl Reply {
             "id": self.id, "object": object, "created": self.created, "model": self.model,
             "choices": choices,
         });
-        if self.include_usage {
+        if self.stream_options.include_usage == Some(true) {
             chunk["usage"] = usage;
         }
         chunk

@@ -110,57 +110,14 @@ fn a_stream_is_the_whole_in_pieces_and_ends_as_openais_does() {
 }
 
 #[test]
-fn choices_differ_and_come_again_with_their_seed() {
+fn equal_prompts_without_a_seed_get_different_texts() {
     let server = Server::start(&[]);
-    let more = json!({"seed": 7, "temperature": 1, "n": 2, "max_tokens": 8});
-    let prompts = json!({"prompt": [ONCE, "Lily and her dog"]});
-    let all = asked(&server, COMPLETIONS, &with(body(ONCE, &more), &prompts));
-    assert_ne!(all["choices"][0]["text"], all["choices"][1]["text"]);
-    assert_eq!(all["choices"][3]["index"], 3);
-    for (prompt, at) in [(ONCE, 0), ("Lily and her dog", 2)] {
-        let alone = asked(&server, COMPLETIONS, &body(prompt, &more));
-        for i in 0..2 {
-            assert_eq!(all["choices"][at + i]["text"], alone["choices"][i]["text"], "{prompt}");
-        }
-    }
-    let random = json!({"seed": -1, "temperature": 1});
-    let texts: BTreeSet<String> = (0..4).map(|_| server.text(ONCE, &random)).collect();
-    assert!(texts.len() > 1, "-1 must not be used as a seed: {texts:?}");
     for seed in [json!(null), json!(-1)] {
         let same = json!({"prompt": vec![ONCE; 4], "temperature": 1, "seed": seed});
         let all = asked(&server, COMPLETIONS, &body(ONCE, &same));
         let texts = all["choices"].as_array().unwrap().iter().map(|choice| &choice["text"]);
         let texts: BTreeSet<String> = texts.map(Value::to_string).collect();
-        assert!(texts.len() > 1, "equal prompts must not share their random numbers: {texts:?}");
-    }
-}
-
-#[test]
-fn rules_for_a_text_are_kept() {
-    let server = Server::start(&[]);
-    let text = server.text(ONCE, &json!({}));
-    let words: Vec<&str> = text.split(' ').collect();
-    let (cut, finish) = both_ways(&server, &json!({"stop": ["nowhere", words[4]]}));
-    assert_eq!(finish, "stop");
-    assert!(text.starts_with(&format!("{cut}{}", words[4])), "{text:?} {cut:?}");
-    let (echoed, _) = both_ways(&server, &json!({"echo": true}));
-    assert_eq!(echoed, format!("{ONCE}{text}"));
-
-    // Only token 300 is allowed, so the text repeats it.
-    let only = both_ways(&server, &json!({"allowed_token_ids": [300], "max_tokens": 3}));
-    let certain = json!({"logit_bias": {"300": 100}, "max_tokens": 3});
-    assert_eq!(both_ways(&server, &certain), only);
-    let word = text.split([' ', '.', ',']).max_by_key(|word| word.len()).unwrap();
-    let (other, _) = both_ways(&server, &json!({"bad_words": [word]}));
-    assert!(!other.contains(word), "{other:?} has {word:?}");
-
-    // Token 300 is certain to be chosen, and ends the text unless something forbids that.
-    let ends = with(certain, &json!({"stop_token_ids": [300], "max_tokens": 5}));
-    assert_eq!(both_ways(&server, &ends), (String::new(), "stop".to_string()));
-    for more in [json!({"min_tokens": 3}), json!({"min_tokens": 3, "ignore_eos": true})] {
-        let answer = asked(&server, COMPLETIONS, &with(body(ONCE, &ends), &more));
-        assert_eq!(answer["usage"]["completion_tokens"], 4, "{answer}");
-        assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+        assert!(texts.len() > 1, "{seed}: {texts:?}");
     }
 }
 
@@ -272,8 +229,6 @@ fn refusals_have_openais_form() {
     let server = Server::start(&[]);
     for (path, body, status, words) in [
         (COMPLETIONS, "{", 400, "not JSON"),
-        (COMPLETIONS, "{}", 400, "prompt"),
-        (COMPLETIONS, r#"{"prompt": "x", "temperature": "hot"}"#, 400, "temperature"),
         (COMPLETIONS, r#"{"prompt": "x", "model": "gpt-4"}"#, 404, "not served here"),
         (COMPLETIONS, r#"{"prompt": ""}"#, 400, "the prompt is empty"),
         (COMPLETIONS, r#"{"prompt": [99999]}"#, 400, "not in the vocabulary"),
@@ -289,13 +244,6 @@ fn refusals_have_openais_form() {
             400,
             "to stop at the token, use <|endoftext|> by itself",
         ),
-        (
-            COMPLETIONS,
-            r#"{"prompt": "x", "min_tokens": 9, "max_tokens": 8}"#,
-            400,
-            "min_tokens 9 is",
-        ),
-        (CHAT, r#"{"messages": [{"role": "king", "content": "x"}]}"#, 400, "role"),
         ("/v1/embeddings", "{}", 404, "there is no /v1/embeddings"),
         ("/v1/models", "{}", 405, "POST cannot be used"),
     ] {
