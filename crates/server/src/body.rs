@@ -32,9 +32,11 @@ pub fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
         texts.collect::<Vec<_>>().join(", ")
     };
     let kind = given(header::CONTENT_TYPE);
-    let (name, charset) = kind.split_once(';').unwrap_or((&kind, ""));
-    let charset = charset.trim().strip_prefix("charset=").unwrap_or("utf-8").trim_matches('"');
-    if name.trim() != "application/json" || !["utf-8", "utf8", "us-ascii"].contains(&charset) {
+    let mut parts = kind.split(';').map(str::trim);
+    let name = parts.next().unwrap_or_default();
+    let charset = parts.find_map(|part| part.strip_prefix("charset=")).unwrap_or("utf-8");
+    let charset = charset.trim_matches('"');
+    if name != "application/json" || !["utf-8", "utf8", "us-ascii"].contains(&charset) {
         let got = if kind.is_empty() { "none" } else { &kind };
         let message =
             format!("the content-type must be application/json, in UTF-8, got {}", cut(got, 60));

@@ -226,15 +226,16 @@ impl Fields {
         let (there, names) = elsewhere(endpoint);
         let (mut read, mut ignored) = (Map::new(), Vec::new());
         for (name, value) in all.into_iter().filter(|(_, value)| !value.is_null()) {
+            let value = whole(value);
             if names.contains(&name.as_str()) {
                 if !is_empty(&value) && value != 0 {
                     let message = format!("{name} is only for {there}; leave it out here");
                     return Err(ApiError::invalid(&name, message));
                 }
             } else if known.get(&name).is_some() {
-                read.insert(name, whole(value));
+                read.insert(name, value);
             } else {
-                check_other(&name, &whole(value), endpoint, &known)?;
+                check_other(&name, &value, endpoint, &known)?;
                 ignored.push(name);
             }
         }
@@ -272,17 +273,22 @@ fn check_other(
     }
     let small = name.to_lowercase();
     let names = known.as_object().into_iter().flat_map(Map::keys);
-    match names.min_by_key(|known| osa_distance(known, &small)) {
-        Some(known) if osa_distance(known, &small) <= most => {
+    let near = names.filter(|known| known.len().abs_diff(small.len()) <= most);
+    let near = near.map(|known| (osa_distance(known, &small), known)).min();
+    match near.filter(|(distance, _)| *distance <= most) {
+        Some((_, known)) => {
             Err(ApiError::invalid(name, format!("there is no {name}; did you mean {known}?")))
         }
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 
 /// Returns true if a value is `null`, `false` or empty.
 pub fn is_empty(value: &Value) -> bool {
-    [json!(null), json!(false), json!(""), json!([]), json!({})].contains(value)
+    matches!(value, Value::Null | Value::Bool(false))
+        || value == ""
+        || value.as_array().is_some_and(Vec::is_empty)
+        || value.as_object().is_some_and(Map::is_empty)
 }
 
 /// Converts a float without a fraction, such as 8.0, to an integer: Python clients send them, and
