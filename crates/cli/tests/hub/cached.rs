@@ -181,10 +181,10 @@ fn a_model_loads_without_unavailable_optional_files() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains("using only the cache") && said.contains(why), "{said}");
     };
-    hub.break_next("PROBE", "generation_config.json", 1, Fault::Login);
+    hub.break_next("HEAD", "generation_config.json", 1, Fault::Login);
     runs_though("is there no login page in between?");
     let endless = Fault::Status(302, "location: /some/name/resolve/main/generation_config.json");
-    hub.break_next("PROBE", "generation_config.json", usize::MAX, endless);
+    hub.break_next("HEAD", "generation_config.json", usize::MAX, endless);
     runs_though("its redirects never end");
     // Like a read-only cache: no lock can be made.
     let locks = home.0.join("hub/.locks");

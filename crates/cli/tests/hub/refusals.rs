@@ -10,7 +10,7 @@ const WAY_ON: &str = "--model story-3m needs no network";
 #[track_caller]
 fn first(test: &str, fault: Fault, token: Option<&str>, says: &[&str]) {
     let times = if token.is_some() { 2 } else { 1 };
-    let hub = Hub::serve(story(), Large::Here).fault("PROBE", "config.json", times, fault);
+    let hub = Hub::serve(story(), Large::Here).fault("HEAD", "config.json", times, fault);
     let home = Home::new(test);
     let mut fetch = command(REPO, &home, &hub, &["--where"]);
     fetch.envs(token.map(|token| ("HF_TOKEN", token)));
@@ -81,7 +81,7 @@ fn short_names_resolve_to_repositories() {
     ] {
         let output = command(short, &home, &hub, &["--where"]).output().unwrap();
         failed(&output, &[&format!("{repo}: could not fetch config.json: the hub has no such")]);
-        assert_eq!(hub.lines(), [format!("PROBE /{repo}/resolve/main/config.json")]);
+        assert_eq!(hub.lines(), [format!("HEAD /{repo}/resolve/main/config.json")]);
     }
 }
 
@@ -142,7 +142,7 @@ fn a_server_that_is_not_a_hub_is_reported() {
     first("path", path, None, &["is no hub (Header x-repo-commit is invalid)"]);
     let (served, home) = (Hub::serve(story(), Large::Here), Home::new("endless"));
     let endless = Fault::Status(302, "location: /some/name/resolve/main/config.json");
-    let hub = served.fault("PROBE", "config.json", usize::MAX, endless);
+    let hub = served.fault("HEAD", "config.json", usize::MAX, endless);
     failed(&fetch(&home, &hub), &["is no hub (its redirects never end)"]);
     let odd = Fault::Status(302, "location: ftp://127.0.0.1/config.json");
     first("odd-location", odd, None, &["is no hub (Header location is invalid)"]);

@@ -25,7 +25,7 @@ fn none(asked: &[Asked]) {
 #[test]
 fn the_login_token_is_sent_only_after_the_hub_refuses() {
     let refused = Fault::Status(401, "x-error-code: GatedRepo");
-    let hub = Hub::serve(story(), Large::Here).fault("PROBE", "config.json", 1, refused);
+    let hub = Hub::serve(story(), Large::Here).fault("HEAD", "config.json", 1, refused);
     let home = Home::new("login-token");
     std::fs::create_dir_all(&home.0).unwrap();
     std::fs::write(home.0.join("token"), "hf_secret\n").unwrap();
@@ -34,7 +34,7 @@ fn the_login_token_is_sent_only_after_the_hub_refuses() {
     assert!(!has_token(&asked[0].headers), "{asked:?}");
     assert!(asked[1..].iter().all(|asked| has_token(&asked.headers)), "{asked:?}");
 
-    hub.break_next("PROBE", "config.json", 1, refused);
+    hub.break_next("HEAD", "config.json", 1, refused);
     let mut moved = command(REPO, &home, &hub, &["--where"]);
     moved.env("HF_HUB_CACHE", home.0.join("moved").join("models"));
     text(&moved.output().unwrap());
@@ -51,7 +51,7 @@ fn the_login_token_is_sent_only_after_the_hub_refuses() {
 #[test]
 fn the_token_is_sent_if_anonymous_requests_are_limited() {
     let limited = Fault::Status(429, "retry-after: 0");
-    let hub = Hub::serve(story(), Large::Here).fault("PROBE", "config.json", 1, limited);
+    let hub = Hub::serve(story(), Large::Here).fault("HEAD", "config.json", 1, limited);
     let home = Home::new("limited");
     let mut fetch = command(REPO, &home, &hub, &["--where"]);
     text(&fetch.env("HF_TOKEN", "hf_secret").output().unwrap());
@@ -89,7 +89,7 @@ fn redirected(test: &str, code: u16, location: &str) {
         let to = location.replace("HUB", &host(&hub)).replace("OTHER", &host(&other));
         let to = to.replace("/at", &at).replace("/old", &at.replace(REPO, "old/name"));
         let to = Fault::Status(code, format!("location: {to}").leak());
-        hub.break_next("PROBE", file, usize::MAX, to);
+        hub.break_next("HEAD", file, usize::MAX, to);
         hub.break_next("GET", file, usize::MAX, to);
     }
     let mut first = command(REPO, &home, &hub, &[]);
@@ -98,7 +98,7 @@ fn redirected(test: &str, code: u16, location: &str) {
     all_but_the_first(&hub.asked());
     let there = other.asked();
     none(&there);
-    for line in ["PROBE", "GET"].map(|method| format!("{method} /{REPO}/resolve/{COMMIT}/")) {
+    for line in ["HEAD", "GET"].map(|method| format!("{method} /{REPO}/resolve/{COMMIT}/")) {
         let line = line + WEIGHTS;
         assert!(there.iter().any(|asked| asked.line == line), "{test}: {there:?}");
     }
@@ -125,7 +125,7 @@ fn a_redirect_back_to_the_hub_has_the_token_again() {
         let to = format!("location: {}/{REPO}/resolve/{COMMIT}/{WEIGHTS}", hub.address);
         Fault::Status(302, to.leak())
     };
-    for method in ["PROBE", "GET"] {
+    for method in ["HEAD", "GET"] {
         hub.break_next(method, WEIGHTS, 1, to(&other));
         other.break_next(method, WEIGHTS, 1, to(&hub));
     }
@@ -141,7 +141,7 @@ fn a_redirect_back_to_the_hub_has_the_token_again() {
 fn a_redirect_within_the_hub_keeps_the_token() {
     let (hub, home) = (Hub::serve(story(), Large::Here).gated(), Home::new("within"));
     let to = format!("location: {}/{REPO}/resolve/{COMMIT}/{WEIGHTS}", hub.address).leak();
-    hub.break_next("PROBE", WEIGHTS, 1, Fault::Status(307, to));
+    hub.break_next("HEAD", WEIGHTS, 1, Fault::Status(307, to));
     hub.break_next("GET", WEIGHTS, 1, Fault::Status(307, to));
     let mut first = command("old/name", &home, &hub, &[]);
     first.env("HF_TOKEN", "hf_secret");

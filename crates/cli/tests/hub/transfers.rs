@@ -152,9 +152,9 @@ fn a_slow_server_is_tolerated_and_a_stalled_one_times_out() {
 #[test]
 fn a_busy_or_failing_server_is_retried() {
     let hub = Hub::serve(story(), Large::Here)
-        .fault("PROBE", "config.json", 2, Fault::Status(429, "retry-after: 0"))
+        .fault("HEAD", "config.json", 2, Fault::Status(429, "retry-after: 0"))
         .fault("GET", "tokenizer.json", 1, Fault::Status(500, "x: y"))
-        .fault("PROBE", WEIGHTS, 1, Fault::Status(503, "retry-after: 0"))
+        .fault("HEAD", WEIGHTS, 1, Fault::Status(503, "retry-after: 0"))
         .fault("GET", WEIGHTS, 1, Fault::Status(502, "x: y"));
     let home = Home::new("busy");
     assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
@@ -163,7 +163,7 @@ fn a_busy_or_failing_server_is_retried() {
 #[test]
 fn fetching_gives_up_on_a_server_that_stays_busy() {
     let busy = Fault::Status(429, "retry-after: 0");
-    let hub = Hub::serve(story(), Large::Here).fault("PROBE", "config.json", 9, busy);
+    let hub = Hub::serve(story(), Large::Here).fault("HEAD", "config.json", 9, busy);
     let home = Home::new("stays-busy");
     let says =
         ["could not fetch config.json", "the hub is busy or in trouble (429)", "try again later"];
@@ -192,13 +192,13 @@ fn a_model_comes_through_mirrors_and_caches() {
     let whole = |method, fault| vec![(method, fault)];
     let moved = |code, hub: &Hub, file: &str| {
         let to = format!("location: {}/{REPO}/resolve/{COMMIT}/{file}", hub.address).leak();
-        vec![("PROBE", Fault::Status(code, to)), ("GET", Fault::Status(code, to))]
+        vec![("HEAD", Fault::Status(code, to)), ("GET", Fault::Status(code, to))]
     };
     let mirrors: [&Manner<'_>; 8] = [
         &|_, _| whole("GET", Fault::NoRanges),
         &|_, _| whole("GET", Fault::NoContentRange),
-        &|_, _| whole("PROBE", Fault::NoLength),
-        &|_, _| whole("PROBE", Fault::WeakTag),
+        &|_, _| whole("HEAD", Fault::NoLength),
+        &|_, _| whole("HEAD", Fault::WeakTag),
         &|hub, file| moved(301, hub, file),
         &|hub, file| moved(302, hub, file),
         &|hub, file| moved(307, hub, file),

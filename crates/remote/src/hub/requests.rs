@@ -3,16 +3,15 @@
 //! Redirects are followed here, one at a time, because the token goes to the hub alone, never to
 //! another scheme, host or port that the hub redirects to.
 
+use crate::connection::{looked_up, settings};
 use crate::hub::failure::Failure;
-use crate::hub::origin::{resolve, Origin};
+use crate::origin::{redirect, Origin, REDIRECTS};
+use crate::retry_after::Wait;
 use anyhow::{Context as _, Result};
 use candecode_formats::hub::is_plain_name;
 use std::time::Duration;
 use ureq::http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
-use ureq::{Agent, Body};
-
-/// Maximum number of redirects per request.
-const REDIRECTS: usize = 10;
+use ureq::{Agent, Body, Timeout};
 
 /// What the hub says about a file.
 pub struct About {
@@ -38,7 +37,7 @@ impl Requests {
     /// (or `HF_HUB_DOWNLOAD_TIMEOUT` seconds, if set) is given up.
     ///
     /// # Errors
-    /// If `HF_ENDPOINT` isn't an address.
+    /// If `HF_ENDPOINT` isn't an address, or `SSL_CERT_FILE` has no certificates.
     pub fn new() -> Result<Self> {
         let variable = |name| std::env::var(name).ok().map(|value| value.trim().to_string());
         let named = variable("HF_ENDPOINT").filter(|value| !value.is_empty());
@@ -50,18 +49,8 @@ impl Requests {
         })?;
         let seconds = variable("HF_HUB_DOWNLOAD_TIMEOUT").and_then(|s| s.parse().ok());
         let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(60);
-        let silence = Some(Duration::from_secs(seconds));
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .timeout_resolve(silence)
-            .timeout_connect(silence)
-            .timeout_recv_response(silence)
-            .timeout_per_read(silence)
-            // A hub that compresses a file doesn't know its length, and can't resume it.
-            .accept_encoding("identity")
-            .user_agent(concat!("candecode/", env!("CARGO_PKG_VERSION")));
+        // A hub that compresses a file doesn't know its length, and can't resume it.
+        let config = settings(Duration::from_secs(seconds))?.accept_encoding("identity");
         let agent = config.build().new_agent();
         Ok(Self { agent, endpoint, origin, seconds, token: None })
     }
@@ -134,16 +123,19 @@ impl Requests {
                 Some(range) => start(&range).ok_or(Failure::Header("content-range", "invalid"))?,
                 None => from,
             },
-            code => return Err(Failure::Status(code)),
+            code => return Err(Failure::Status(code, None)),
         };
         Ok((response.into_body(), from))
     }
 
-    /// Classifies an error of a connection.
-    pub fn broken(&self, error: ureq::Error) -> Failure {
+    /// Classifies an error of a connection to this host.
+    pub fn broken(&self, host: String, error: ureq::Error) -> Failure {
         match error {
+            ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => {
+                Failure::Connection(host, error)
+            }
             ureq::Error::Timeout(_) => Failure::Silent(self.seconds),
-            error => Failure::Connection(error),
+            error => Failure::Connection(host, error),
         }
     }
 
@@ -158,7 +150,7 @@ impl Requests {
             }
         }
         let address = format!("{}/{repo}/resolve/{revision}/{name}", self.endpoint);
-        address.parse().map_err(|_| Failure::Status(404))
+        address.parse().map_err(|_| Failure::Status(404, None))
     }
 
     /// Sends a request and follows its redirects, until `enough` accepts a response or there is
@@ -174,22 +166,19 @@ impl Requests {
         for _ in 0..=REDIRECTS {
             let at_hub = Origin::of(&address).as_ref() == Some(&self.origin);
             let response = self.send(method, &address, from, at_hub)?;
-            let code = response.status().as_u16();
+            let (code, headers) = (response.status().as_u16(), response.headers());
             if code >= 400 {
                 let host = address.host().unwrap_or_default().to_string();
                 let elsewhere = Failure::Elsewhere(host, code);
-                return Err(if at_hub { Failure::Status(code) } else { elsewhere });
+                return Err(match at_hub {
+                    true => Failure::Status(code, Wait::of(headers)),
+                    false => elsewhere,
+                });
             }
-            let location = response.headers().get("location");
-            let next = match location.filter(|_| matches!(code, 301 | 302 | 303 | 307 | 308)) {
-                None => None,
-                Some(location) => {
-                    let next = location.to_str().ok().and_then(|to| resolve(&address, to));
-                    Some(next.ok_or(Failure::Header("location", "invalid"))?)
-                }
-            };
+            let next = redirect(&address, code, headers);
+            let next = next.map_err(|_| Failure::Header("location", "invalid"))?;
             let leaves = next.as_ref().is_some_and(|next| Origin::of(next) != Origin::of(&address));
-            let hop = Hop { headers: response.headers(), last: next.is_none(), leaves };
+            let hop = Hop { headers, last: next.is_none(), leaves };
             match next {
                 Some(next) if !enough(&hop) => address = next,
                 Some(_) => return Ok(response),
@@ -217,8 +206,8 @@ impl Requests {
         if let Some(token) = self.token.as_ref().filter(|_| at_hub) {
             request = request.header("authorization", token.clone());
         }
-        let request = request.body(()).map_err(|e| self.broken(e.into()))?;
-        self.agent.run(request).map_err(|e| self.broken(e))
+        let sent = request.body(()).map_err(Into::into).and_then(|r| self.agent.run(r));
+        sent.map_err(|e| self.broken(looked_up(&self.agent, address), e))
     }
 }
 
