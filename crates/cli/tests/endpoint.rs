@@ -8,8 +8,9 @@ mod answers;
 #[path = "endpoint/requests.rs"]
 mod requests;
 
-use candecode_remote::test_servers::loopback::Loopback;
+use candecode_remote::test_servers::loopback::{authority, Loopback};
 use candecode_remote::test_servers::openai::{OpenAi, Then};
+use candecode_testing::Folder;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
@@ -73,6 +74,37 @@ fn a_host_without_an_address_is_named_at_once() {
         assert_eq!(output.status.code(), Some(1));
     }
     assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+}
+
+/// As on the network of an organization that signs certificates itself.
+#[test]
+fn a_certificate_is_trusted_if_its_authority_is() {
+    let server = OpenAi::default().start_tls();
+    let authority = authority();
+    let folder = Folder::new("authority");
+    std::fs::copy(&authority, folder.0.join("one.pem")).unwrap();
+    for (variable, value) in
+        [("SSL_CERT_FILE", authority.as_path()), ("SSL_CERT_DIR", folder.0.as_path())]
+    {
+        let output = command(&server, &["-p", "Once"]).env(variable, value).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "Once a dog.\n", "{errors}");
+    }
+    let mut hub = Command::new(env!("CARGO_BIN_EXE_candecode"));
+    hub.args(["--model", "some/name", "--where"]).env("HF_ENDPOINT", &server.address);
+    for mut command in [command(&server, &["-p", "Once"]), hub] {
+        command.env("HF_HOME", folder.0.as_path()).env_remove("SSL_CERT_DIR");
+        let mut seen = |file: &str| {
+            let output = command.env("SSL_CERT_FILE", file).output().unwrap();
+            String::from_utf8(output.stderr).unwrap()
+        };
+        assert!(!seen(authority.to_str().unwrap()).contains("SSL_CERT_FILE"));
+        let errors = seen("/nowhere.pem");
+        assert!(errors.contains("SSL_CERT_FILE=/nowhere.pem"), "{errors}");
+        command.env_remove("SSL_CERT_FILE");
+        let errors = String::from_utf8(command.output().unwrap().stderr).unwrap();
+        assert!(errors.contains("; if your organization signs"), "{errors}");
+    }
 }
 
 #[test]

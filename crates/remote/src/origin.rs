@@ -116,6 +116,19 @@ mod tests {
     }
 
     #[test]
+    fn five_statuses_redirect() {
+        let base: Uri = "http://hub/a".parse().unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert("location", "/b".parse().unwrap());
+        let moved = |status| redirect(&base, status, &headers).ok().unwrap();
+        let found: Vec<u16> = (200..600).filter(|status| moved(*status).is_some()).collect();
+        assert_eq!(found, [301, 302, 303, 307, 308]);
+        headers.insert("location", "ftp://cdn/b".parse().unwrap());
+        assert!(redirect(&base, 302, &headers).is_err());
+        assert!(redirect(&base, 302, &HeaderMap::new()).ok().unwrap().is_none());
+    }
+
+    #[test]
     fn a_location_is_whole_or_relative() {
         let base: Uri = "http://hub:8080/owner/name/file?x=1".parse().unwrap();
         for (location, want) in [

@@ -247,10 +247,10 @@ impl Client {
         })
     }
 
-    /// Returns the response if its status is 200.
+    /// Returns the response if its status is a success.
     fn accepted(&self, response: Response<Body>) -> Result<Response<Body>> {
         let status = response.status().as_u16();
-        if status == 200 {
+        if response.status().is_success() {
             return Ok(response);
         }
         let wait = Wait::of(response.headers());

@@ -3,7 +3,6 @@
 use crate::connection::reason;
 use crate::retry_after::Wait;
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Why something couldn't be downloaded.
@@ -26,8 +25,6 @@ pub enum Failure {
     Empty,
     /// What arrived isn't the file that the hub announced.
     Damaged(String),
-    /// Another program holds this lock.
-    Locked(PathBuf),
     /// The cache couldn't be read or written.
     Disk(io::Error),
 }

@@ -251,9 +251,6 @@ impl<'a> Source<'a> {
             Failure::Damaged(what) => format!(
                 "it came damaged twice ({what}) and was deleted; try again, or use another network"
             ),
-            Failure::Locked(lock) => {
-                format!("another program is fetching it, and holds the lock {}", lock.display())
-            }
             Failure::Disk(e) if e.kind() == ErrorKind::StorageFull => {
                 "the disk is full; free some space, or set HF_HOME to a folder on another disk"
                     .into()

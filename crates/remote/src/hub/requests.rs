@@ -80,11 +80,7 @@ impl Requests {
     /// If the hub refuses the request, or doesn't name the commit and the file's hash.
     pub fn about(&self, repo: &str, revision: &str, file: &str) -> Result<About, Failure> {
         let mut found = Found::default();
-        let asked = self.follow(&Method::HEAD, self.address(repo, revision, file)?, 0, |hop| {
-            found.read(hop);
-            found.is_complete()
-        });
-        match asked {
+        match self.follow(&Method::HEAD, self.address(repo, revision, file)?, 0, &mut found) {
             // A store may refuse to say how long a file is, but still send it.
             Err(Failure::Elsewhere(..)) if found.is_named() => {}
             asked => drop(asked?),
@@ -112,7 +108,7 @@ impl Requests {
         from: u64,
     ) -> Result<(Body, u64), Failure> {
         let address = self.address(repo, revision, file)?;
-        let response = self.follow(&Method::GET, address, from, |_| false)?;
+        let response = self.follow(&Method::GET, address, from, &mut Found::default())?;
         let headers = response.headers();
         if word(headers, "content-encoding").is_some_and(|encoding| encoding != "identity") {
             return Err(Failure::Header("content-encoding", "invalid"));
@@ -153,39 +149,31 @@ impl Requests {
         address.parse().map_err(|_| Failure::Status(404, None))
     }
 
-    /// Sends a request and follows its redirects, until `enough` accepts a response or there is
-    /// nowhere else to go.
+    /// Sends a request and follows its redirects. `HEAD` asks no further once it has found all.
     fn follow(
         &self,
         method: &Method,
-        address: Uri,
+        mut address: Uri,
         from: u64,
-        mut enough: impl FnMut(&Hop<'_>) -> bool,
+        found: &mut Found,
     ) -> Result<Response<Body>, Failure> {
-        let mut address = address;
         for _ in 0..=REDIRECTS {
             let at_hub = Origin::of(&address).as_ref() == Some(&self.origin);
             let response = self.send(method, &address, from, at_hub)?;
             let (code, headers) = (response.status().as_u16(), response.headers());
             if code >= 400 {
                 let host = address.host().unwrap_or_default().to_string();
-                let elsewhere = Failure::Elsewhere(host, code);
                 return Err(match at_hub {
                     true => Failure::Status(code, Wait::of(headers)),
-                    false => elsewhere,
+                    false => Failure::Elsewhere(host, code),
                 });
             }
             let next = redirect(&address, code, headers);
             let next = next.map_err(|_| Failure::Header("location", "invalid"))?;
-            let leaves = next.as_ref().is_some_and(|next| Origin::of(next) != Origin::of(&address));
-            let hop = Hop { headers, last: next.is_none(), leaves };
+            found.read(headers, &address, next.as_ref());
             match next {
-                Some(next) if !enough(&hop) => address = next,
-                Some(_) => return Ok(response),
-                None => {
-                    enough(&hop);
-                    return Ok(response);
-                }
+                Some(next) if method == Method::GET || !found.is_complete() => address = next,
+                _ => return Ok(response),
             }
         }
         Err(Failure::Redirects)
@@ -211,15 +199,6 @@ impl Requests {
     }
 }
 
-/// One response on the way to a file.
-struct Hop<'a> {
-    headers: &'a HeaderMap,
-    /// Whether it's not a redirect.
-    last: bool,
-    /// Whether it redirects to another host.
-    leaves: bool,
-}
-
 /// What the responses so far say about a file.
 #[derive(Default)]
 struct Found {
@@ -231,19 +210,21 @@ struct Found {
 }
 
 impl Found {
-    /// Reads a response. The first one that says something counts, except that the `ETag` and the
-    /// length of a redirect within the hub are those of the redirect.
-    fn read(&mut self, hop: &Hop<'_>) {
-        let header = |name| word(hop.headers, name).filter(|value| !value.is_empty());
+    /// Reads a response from `address`, which may redirect to `next`. The first one that says
+    /// something counts, except that the `ETag` and the length of a redirect within the hub are
+    /// those of the redirect.
+    fn read(&mut self, headers: &HeaderMap, address: &Uri, next: Option<&Uri>) {
+        let header = |name| word(headers, name).filter(|value| !value.is_empty());
         let tag = |name| header(name).map(|tag| plain_tag(&tag));
         self.commit = self.commit.take().or_else(|| header("x-repo-commit"));
         self.linked_etag = self.linked_etag.take().or_else(|| tag("x-linked-etag"));
-        let linked_size = || header("x-linked-size")?.parse().ok();
-        self.linked_size = self.linked_size.or_else(linked_size);
-        if hop.last || (hop.leaves && self.commit.is_some()) {
+        self.linked_size = self.linked_size.or_else(|| header("x-linked-size")?.parse().ok());
+        let leaves = next.is_some_and(|next| Origin::of(next) != Origin::of(address));
+        if next.is_none() || (leaves && self.commit.is_some()) {
             self.etag = self.etag.take().or_else(|| tag("etag"));
         }
-        if hop.last && header("content-encoding").is_none_or(|encoding| encoding == "identity") {
+        let is_plain = header("content-encoding").is_none_or(|encoding| encoding == "identity");
+        if next.is_none() && is_plain {
             self.size = header("content-length").and_then(|length| length.parse().ok());
         }
     }

@@ -3,8 +3,7 @@
 
 pub use crate::test_servers::loopback::Asked;
 use crate::test_servers::loopback::Loopback;
-use std::io::Write as _;
-use std::net::TcpStream;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -122,7 +121,7 @@ impl Hub {
 const END: &str = "connection: close\r\n\r\n";
 
 /// Answers one request.
-fn file(stream: &mut TcpStream, shared: &Shared, asked: &Asked) -> std::io::Result<()> {
+fn file(stream: &mut dyn Write, shared: &Shared, asked: &Asked) -> std::io::Result<()> {
     let (method, path) = asked.line.split_once(' ').unwrap_or_default();
     let elsewhere = path.strip_prefix("/elsewhere/");
     let known = asked.header("authorization") == Some("bearer hf_secret");
@@ -168,13 +167,13 @@ fn file(stream: &mut TcpStream, shared: &Shared, asked: &Asked) -> std::io::Resu
     let about = format!("x-repo-commit: {COMMIT}\r\netag: {weak}\"{etag}\"\r\n");
     let size = bytes.len();
     if sent_on {
-        let there = stream.local_addr()?.port();
+        let there = asked.header("host").unwrap_or_default().replace("127.0.0.1", "localhost");
         let about = format!(
             "x-repo-commit: \
                 {COMMIT}\r\netag: \"no-hash\"\r\nx-linked-etag: \"{etag}\"\r\nx-linked-size: \
                 {size}\r\n"
         );
-        let to = format!("location: http://localhost:{there}/elsewhere/{name}\r\n");
+        let to = format!("location: http://{there}/elsewhere/{name}\r\n");
         return write!(stream, "HTTP/1.1 302 Found\r\n{about}{to}content-length: 0\r\n{END}");
     }
     match fault {
@@ -257,6 +256,11 @@ impl Home {
     /// Returns the path of a model file in the cache.
     pub fn file(&self, name: &str) -> PathBuf {
         self.repo().join("snapshots").join(COMMIT).join(name)
+    }
+
+    /// Returns the path of what has arrived of a blob.
+    pub fn part(&self, etag: &str) -> PathBuf {
+        self.repo().join("blobs").join(format!("{etag}.candecode.part"))
     }
 
     /// Lists the files in `blobs/` with their lengths.

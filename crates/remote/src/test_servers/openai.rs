@@ -1,8 +1,7 @@
 //! A server of OpenAI's protocol without a model: it sends what a test says, byte for byte.
 
-use crate::test_servers::loopback::Loopback;
-use std::io::{Result, Write as _};
-use std::net::TcpStream;
+use crate::test_servers::loopback::{Asked, Loopback};
+use std::io::{Result, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A server's answers.
@@ -52,26 +51,34 @@ impl OpenAi {
     }
 
     pub fn start(self) -> Loopback {
+        Loopback::start(self.answer())
+    }
+
+    pub fn start_tls(self) -> Loopback {
+        Loopback::start_tls(self.answer())
+    }
+
+    fn answer(self) -> impl Fn(&Asked, &mut dyn Write) -> Result<()> + Send + Sync + 'static {
         let count = AtomicUsize::new(0);
-        Loopback::start(move |asked, stream| {
+        move |asked, stream| {
             let key = self.key.map(|key| format!("bearer {key}"));
             if key.is_some() && asked.header("authorization") != key.as_deref() {
                 let said = r#"{"error":{"message":"Incorrect API key provided"}}"#;
                 return stream.write_all(&response("401 Unauthorized", "", said));
             }
-            if asked.line.starts_with("GET ") {
+            if !asked.line.starts_with("POST ") {
                 return stream.write_all(&self.models);
             }
             let at = count.fetch_add(1, Ordering::SeqCst).min(self.texts.len().saturating_sub(1));
             match self.texts.get(at) {
                 Some(text) => stream.write_all(text)?,
-                None => stream.write_all(&stream_of(&dog(asked.line.contains("chat"))))?,
+                None => stream.write_all(&stream_of(dog(asked.line.contains("chat"))))?,
             }
             self.follow(stream)
-        })
+        }
     }
 
-    fn follow(&self, stream: &mut TcpStream) -> Result<()> {
+    fn follow(&self, stream: &mut dyn Write) -> Result<()> {
         match &self.then {
             Then::Close => Ok(()),
             Then::Wait => loop {
