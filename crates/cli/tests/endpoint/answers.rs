@@ -8,158 +8,43 @@ use candecode_remote::test_servers::openai::{
 };
 use serde_json::Value;
 
-/// An answer to a request for text, the text that the user sees of it, the exit code, and words of
-/// the message.
-struct Row(Vec<u8>, &'static str, i32, &'static str);
-
-/// The rows for streams that aren't written with `event`.
-fn stream(events: impl AsRef<[u8]>, shows: &'static str, code: i32, says: &'static str) -> Row {
-    Row(stream_of(events), shows, code, says)
-}
-
-/// An event with this choice, and the end of the stream.
-fn choice(json: &str) -> String {
-    format!("data: {{\"choices\":[{json}]}}\n\n{DONE}")
-}
-
-fn status(status: &str, headers: &str, body: &str, says: &'static str) -> Row {
-    Row(response(status, headers, body), "", 1, says)
-}
-
-fn rows() -> Vec<Row> {
+/// Returns what a server sends: a response of this kind with this body, as `answers.txt` writes it.
+fn answer(kind: &str, body: &str) -> Vec<u8> {
     let (ab, c) = (event("ab", "null"), event("c", "\"stop\""));
-    let abc = ab.clone() + &c;
-    let good = |events: &str| stream(events, "abc", 0, "");
-    let breaks = |events: &str, says| stream(ab.clone() + events, "ab", 1, says);
-    vec![
-        // Streams of all forms that WHATWG's rules allow.
-        good(&(abc.clone() + DONE)),
-        good(&("\u{feff}".to_string() + &abc + DONE)),
-        good(&(abc.clone() + DONE).replace('\n', "\r")),
-        good(&(abc.clone() + DONE).replace('\n', "\r\n")),
-        good(&(abc.clone() + DONE).replace("data: ", "data:")),
-        good(&(abc.clone() + DONE).replace("\"choices\"", "\ndata: \"choices\"")),
-        good(&(format!("data:\n\n: a comment\n\nevent: ping\ndata: \n\n{ab}id: 5\nretry: 9\n{c}"))),
-        // Without [DONE], without a finish reason, without the last line break.
-        good(&abc),
-        good(&(ab.clone() + &event("c", "null") + DONE)),
-        good(&(ab.clone() + c.trim_end())),
-        good(&(abc.clone() + DONE.trim_end())),
-        // Text that isn't UTF-8, and half a character in each of two events.
-        stream(
-            b"data: {\"choices\":[{\"text\":\"\xe9\",\"finish_reason\":\"stop\"}]}\n\n",
-            "\u{fffd}",
-            0,
-            "",
-        ),
-        stream(
-            event(r"a\ud83d", "null") + &event(r"\ude00b", "\"stop\""),
-            "a\u{fffd}\u{fffd}b",
-            0,
-            "",
-        ),
-        stream(event(r"\ud83d\ude00", "\"stop\""), "😀", 0, ""),
-        // Text in other places.
-        good(&choice(
-            r#"{"delta":{"content":[{"type":"text","text":"ab"},{"type":"text","text":"c"}]}}"#,
-        )),
-        good(&choice(
-            r#"{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"?"}]},"abc"]}}"#,
-        )),
-        good(&choice(r#"{"message":{"role":"assistant","content":"abc"}}"#)),
-        good(&choice(
-            r#"{"delta":{"content":"abc"},"message":{"content":"the text so far: abc"}}"#,
-        )),
-        good(&choice(r#"{"delta":{"content":null,"refusal":"abc"}}"#)),
-        // The whole answer in place of a stream.
-        Row(json(r#"{"choices":[{"text":"abc","finish_reason":"stop"}]}"#), "abc", 0, ""),
-        Row(json("{\r\n\"choices\": [\n\n{\"message\": {\"content\": \"abc\"}}]}"), "abc", 0, ""),
-        Row(json(r#"{"choices":[{"text":"abc"#), "", 1, "not JSON"),
-        // Errors in a good status: in place of a stream, in an event, in llama.cpp's field.
-        Row(json(r#"{"error":{"message":"no capacity","code":503}}"#), "", 1, "no capacity"),
-        Row(json(r#"[{"error":{"message":"no capacity"}}]"#), "", 1, "no capacity"),
-        breaks("data: {\"error\":{\"message\":\"the engine died\"}}\n\n", "the engine died"),
-        breaks("data: {\"error\":\"the engine died\"}\n\ndata: [DONE]\n\n", "the engine died"),
-        breaks("data: {\"error\":{\"code\":500,\"type\":\"server_error\"}}\n\n", "server_error"),
-        breaks(
-            "data: {\"object\":\"error\",\"message\":\"the engine died\"}\n\n",
-            "the engine died",
-        ),
-        breaks(
-            "error: {\"code\":400,\"message\":\"it does not fit\"}\n\ndata: [DONE]\n\n",
-            "it does not fit",
-        ),
-        breaks("error: it does not fit\n\ndata: [DONE]\n\n", "it does not fit"),
-        breaks("event: error\ndata: it does not fit\n\ndata: [DONE]\n\n", "it does not fit"),
-        breaks(
-            &choice(
-                r#"{"text":"c","finish_reason":"error","error":{"message":"the engine died"}}"#,
-            ),
-            "the engine died",
-        ),
-        // A field `error` that is empty isn't one.
-        good(&abc.replace("\"choices\"", "\"error\":\"\",\"message\":\"hi\",\"choices\"")),
-        good(&abc.replace("\"choices\"", "\"error\":null,\"detail\":\"hi\",\"choices\"")),
-        // Texts that the server breaks off, in its own words.
-        stream(ab.clone() + &event("c", "\"error\"") + DONE, "abc", 1, "\"error\""),
-        stream(ab.clone() + &event("c", "\"abort\"") + DONE, "abc", 1, "\"abort\""),
-        stream(ab.clone() + &event("c", r#"{"type":"abort"}"#) + DONE, "abc", 1, "\"abort\""),
-        stream(ab.clone() + &event("c", "\"content_filter\"") + DONE, "abc", 0, "content_filter"),
-        stream(ab.clone() + &event("c", "\"eos\"") + DONE, "abc", 0, ""),
-        // Streams that end too early.
-        breaks("", "the stream ended early, after 1 event"),
-        breaks(&event("", "\"\""), "the stream ended early"),
-        breaks(&event("", "\"null\""), "the stream ended early"),
-        breaks(&c[..c.len() / 2], "the stream ended early"),
-        Row(broken_stream_of(&ab), "ab", 1, "the stream was cut off after 1 event"),
-        stream("", "", 1, "the stream ended early"),
-        // Answers that aren't one.
-        stream(DONE, "", 1, "without text"),
-        stream("data: {\"response\":\"abc\"}\n\n".to_string() + DONE, "", 1, "without text"),
-        stream(event("a", "null").replace(":0", ":1"), "", 1, "index 1"),
-        breaks("data: no \x1b[2J json\n\n", "not JSON"),
-        stream("<html>The router's settings</html>", "", 1, "The router's settings"),
-        // Refusals.
-        status("400 No", "", r#"{"error":{"message":"it is too long"}}"#, "(400: it is too long)"),
-        status("422 No", "", r#"{"detail":"no such field"}"#, "(422: no such field)"),
-        status("400 No", "", r#"[{"error":{"message":"it is too long"}}]"#, "it is too long"),
-        status("404 No", "", r#"{"detail":"Not Found"}"#, "(404: Not Found)"),
-        status("500 No", "", "oh no", "(500: oh no)"),
-        status("500 No", "", &"long ".repeat(100_000), "(500: long long"),
-        status(
-            "400 No",
-            "",
-            r#"{"error":{"message":"a\u001b]0;t\u0007b\u009b2J\u202ec"}}"#,
-            "(400: a",
-        ),
-        status("400 No", "", "\x1b[2J\x1b]0;title\x07 plain", "plain"),
-        breaks("data: {\"error\":{\"message\":\"\\u001b[2Jdead\"}}\n\n", "dead"),
-        // A busy server's wait is obeyed up to a minute, five times.
-        status(
-            "429 No",
-            "retry-after: 0\r\n",
-            r#"{"error":"the queue is full"}"#,
-            "(429: the queue is full)",
-        ),
-        status("503 No", "retry-after: 90\r\n", "", "asks to wait 90 s"),
-        status(
-            "429 No",
-            "retry-after: Wed, 21 Oct 2099 07:28:00 GMT\r\n",
-            "",
-            "wait until Wed, 21 Oct 2099",
-        ),
-        status("429 No", "retry-after: soon\r\n", "no", "(429: no)\n"),
-    ]
+    let body = body.replace("{ab}", &ab).replace("{c}", &c).replace("{done}", DONE);
+    let body = body.replace("{long}", &"long ".repeat(100_000)).replace('¶', "\n");
+    let body = body.replace('␍', "\r");
+    let mut bytes = Vec::new();
+    for (at, part) in body.split('⟨').enumerate() {
+        let (byte, part) = if at > 0 { part.split_once('⟩').unwrap() } else { ("", part) };
+        bytes.extend(u8::from_str_radix(byte, 16).ok());
+        bytes.extend(part.as_bytes());
+    }
+    match kind {
+        "stream" => stream_of(bytes),
+        "cut" => broken_stream_of(&body),
+        "json" => json(&body),
+        kind => {
+            let (status, header) = kind.split_once(' ').unwrap_or((kind, "x: y"));
+            let head = format!("HTTP/1.1 {status} No\r\n{header}\r\nconnection: close\r\n\r\n");
+            [head.into_bytes(), bytes].concat()
+        }
+    }
 }
 
 /// Each answer looks the same as text, as JSON and in a chat. A chat continues after an error, and
 /// forgets what was said.
 #[test]
 fn answers_are_shown_whole_or_end_in_an_error() {
-    for Row(sends, shows, code, says) in rows() {
-        let row = String::from_utf8_lossy(&sends);
-        let row: String = row.chars().skip_while(|c| *c != '\n').take(400).collect();
-        let server = OpenAi::sends(sends.clone()).start();
+    let rows = include_str!("answers.txt").lines();
+    for row in rows.filter(|row| row.contains('|')) {
+        let [shows, code, says, kind, body] =
+            row.splitn(5, '|').map(str::trim).collect::<Vec<_>>()[..]
+        else {
+            panic!("not a row: {row}")
+        };
+        let (code, server) =
+            (code.parse::<i32>().unwrap(), OpenAi::sends(answer(kind, body)).start());
         let check = |seen: (String, String, i32), want: &str| {
             assert_eq!((seen.0.as_str(), seen.2), (want, code), "{row}\n{}", seen.1);
             assert!(seen.1.contains(says), "expected {says:?} in {:?}: {row}", seen.1);
