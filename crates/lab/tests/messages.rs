@@ -11,7 +11,9 @@ mod gguf_writer;
 
 use candecode_course::Repo;
 use candecode_remote::test_servers::hub::{Fault, Hub, Large};
-use candecode_remote::test_servers::openai::{Manner, OpenAiServer};
+use candecode_remote::test_servers::openai::{
+    self, broken_stream_of, event, response, stream_of, OpenAi,
+};
 use candle_core::{Device, Tensor};
 use serde_json::{json, Value};
 use std::collections::HashMap;
@@ -98,70 +100,64 @@ const NUMBERS: &[(&str, &str, &[Numbers])] = &[
 /// Hubs with one fault each: the repository's name on the page, the request method, the file, and
 /// the fault.
 const HUBS: &[(&str, &str, &str, Fault)] = &[
-    ("login", "PROBE", "config.json", Fault::Login),
-    ("teapot", "PROBE", "config.json", Fault::Status(418, "x: y")),
-    ("nowhere", "PROBE", "config.json", Fault::Status(302, "x: y")),
+    ("login", "HEAD", "config.json", Fault::Login),
+    ("teapot", "HEAD", "config.json", Fault::Status(418, "x: y")),
+    ("nowhere", "HEAD", "config.json", Fault::Status(302, "x: y")),
     (
         "odd-commit",
-        "PROBE",
+        "HEAD",
         "config.json",
         Fault::Status(206, "x-repo-commit: ../../etc\r\netag: abc\r\ncontent-range: bytes 0-0/9"),
     ),
-    ("gated", "PROBE", "config.json", Fault::Status(401, "x-error-code: GatedRepo")),
+    ("gated", "HEAD", "config.json", Fault::Status(401, "x-error-code: GatedRepo")),
     (
         "old-token",
-        "PROBE",
+        "HEAD",
         "config.json",
         Fault::Status(401, "x-error-message: Invalid credentials"),
     ),
-    ("private", "PROBE", "config.json", Fault::Status(403, "x: y")),
-    ("busy", "PROBE", "config.json", Fault::Status(429, "retry-after: 0")),
+    ("private", "HEAD", "config.json", Fault::Status(403, "x: y")),
+    ("busy", "HEAD", "config.json", Fault::Status(429, "retry-after: 0")),
     ("troubled", "GET", "model.safetensors", Fault::Status(503, "retry-after: 0")),
     ("damaged", "GET", "model.safetensors", Fault::OtherBytes),
     ("longer", "GET", "model.safetensors", Fault::OtherLength),
-    ("without-config", "PROBE", "config.json", Fault::Status(404, "x-error-code: EntryNotFound")),
+    ("without-config", "HEAD", "config.json", Fault::Status(404, "x-error-code: EntryNotFound")),
     (
         "without-tokenizer",
-        "PROBE",
+        "HEAD",
         "tokenizer.json",
         Fault::Status(404, "x-error-code: EntryNotFound"),
     ),
     (
         "without-weights",
-        "PROBE",
+        "HEAD",
         "model.safetensors",
         Fault::Status(404, "x-error-code: EntryNotFound"),
     ),
 ];
 
-/// Servers for `--endpoint`: their name on the page, and how they answer. Most have one fault.
-const ENDPOINTS: &[(&str, Manner)] = &[
-    ("vllm", Manner::Well("vllm")),
-    ("llama-server", Manner::Well("llamacpp")),
-    ("locked", Manner::Key),
-    ("two-models", Manner::TwoModels),
-    ("nameless", Manner::NoList),
-    ("router", Manner::Page),
-    ("breaks", Manner::Breaks),
-    ("dies", Manner::ErrorInside),
-    (
-        "strict",
-        Manner::Status(
-            400,
-            "",
-            r#"{"error":{"message":"max_tokens: 99999 is more than the context of 2048"}}"#,
-        ),
-    ),
-    (
-        "busy",
-        Manner::Status(
-            429,
-            "retry-after: 2\r\n",
-            r#"{"error":{"message":"the queue of 128 requests is full"}}"#,
-        ),
-    ),
-    ("chats-only", Manner::Status(404, "", r#"{"detail":"Not Found"}"#)),
-];
+/// Servers for `--endpoint`, by their name on the page. Most have one fault.
+fn endpoints() -> Vec<(&'static str, OpenAi)> {
+    let two = r#"{"data":[{"id":"small"},{"id":"large"}]}"#;
+    let refuses = |status, headers, body| OpenAi::sends(response(status, headers, body));
+    let dies = event(" a", "null") + "data: {\"error\":{\"message\":\"the engine has died\"}}\n\n";
+    let too_long = r#"{"error":{"message":"max_tokens: 99999 is more than the context of 2048"}}"#;
+    let full = r#"{"error":{"message":"the queue of 128 requests is full"}}"#;
+    let not_found = r#"{"detail":"Not Found"}"#;
+    vec![
+        ("vllm", OpenAi::owned_by("vllm")),
+        ("llama-server", OpenAi::owned_by("llamacpp")),
+        ("locked", OpenAi { key: Some("right"), ..OpenAi::default() }),
+        ("two-models", OpenAi::lists(openai::json(two))),
+        ("nameless", OpenAi::lists(response("404 Not Found", "", not_found))),
+        ("router", OpenAi::lists(openai::json("<html>The router's settings</html>"))),
+        ("breaks", OpenAi::sends(broken_stream_of(&event(" a", "null")))),
+        ("dies", OpenAi::sends(stream_of(dies))),
+        ("strict", refuses("400 Bad Request", "", too_long)),
+        ("busy", refuses("429 Too Many Requests", "retry-after: 120\r\n", full)),
+        ("chats-only", refuses("404 Not Found", "", not_found)),
+    ]
+}
 
 /// The repository's root, and the folder for the page's models, files and caches.
 struct Page {
@@ -373,10 +369,8 @@ impl Stage {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("homes")).unwrap();
         let hubs = start_hubs(&root);
-        let server = |(name, manner): &(&str, Manner)| {
-            (name.to_string(), OpenAiServer::start(*manner).address)
-        };
-        let endpoints = ENDPOINTS.iter().map(server).collect();
+        let start = |(name, server): (&str, OpenAi)| (name.to_string(), server.start().address);
+        let endpoints = endpoints().into_iter().map(start).collect();
         let page = Page { root, folder };
         make_models(&page);
         let stage = Stage { page, candecode, xtask, hubs, endpoints };

@@ -233,6 +233,14 @@ fn flags_are_read() {
         "--endpoint http://a --no-cache",
         "--endpoint http://a --block b",
         "--endpoint http://a --num-beams 2",
+        "--endpoint http://a --dtype bf16",
+        "--endpoint http://a --cache static",
+        "--endpoint http://a --loop day10",
+        "--endpoint http://a --draft-ngram 2",
+        "--endpoint http://a --no-repeat-ngram 3",
+        "--endpoint http://a --presence-penalty 1 --penalty-window 9",
+        "--endpoint http://a --temperature 1 --rng chacha",
+        "--endpoint http://a --offline",
     ] {
         let error = read(&format!("-p a {clash}")).unwrap_err();
         assert!(error.contains("cannot be used with"), "{clash}: {error}");

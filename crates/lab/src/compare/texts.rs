@@ -57,7 +57,9 @@ pub(crate) fn texts(mut command: Command, prompts: &[String]) -> Result<Vec<Text
              --python .venv/bin/python"
         );
     }
-    let message = error.trim().trim_start_matches("error: ").to_string();
+    // Notes come first.
+    let at = error.rfind("\nerror: ").map_or(0, |at| at + 1);
+    let message = error[at..].trim().trim_start_matches("error: ").to_string();
     Err(if out.status.code() == Some(2) { usage(message) } else { anyhow::Error::msg(message) })
 }
 
@@ -74,5 +76,16 @@ pub(crate) mod tests {
     pub(crate) fn text(new_ids: &[u64], text: &str) -> Text {
         let (new_ids, text) = (new_ids.to_vec(), text.to_string());
         Text { new_ids, text, finish_reason: None, prefill_s: 1.0, decode_s: 2.0, drafts: None }
+    }
+    #[cfg(unix)]
+    #[test]
+    fn an_error_is_the_commands_own_without_its_notes() {
+        for (code, said, is_usage) in [(1, "[m on x]\nerror: no", false), (2, "error: no", true)] {
+            let mut sh = Command::new("sh");
+            sh.args(["-c", "printf \"$1\" >&2; exit $0", &code.to_string(), said]);
+            let error = texts(sh, &[]).err().unwrap();
+            assert_eq!(error.to_string(), "no");
+            assert_eq!(error.is::<candecode_course::Usage>(), is_usage);
+        }
     }
 }
