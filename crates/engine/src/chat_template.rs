@@ -172,9 +172,10 @@ impl Template {
         let given = |name: &str| GIVEN.contains(&name) || name.ends_with("_token");
         let used: Vec<&str> =
             self.jinja.variables().iter().map(String::as_str).filter(|name| !given(name)).collect();
-        let known = match used.is_empty() {
-            true => "it uses no variables".to_string(),
-            false => format!("it uses {}", shown(used.join(", "))),
+        let known = if used.is_empty() {
+            "it uses no variables".to_string()
+        } else {
+            format!("it uses {}", shown(used.join(", ")))
         };
         ensure!(used.contains(&name), "the chat template doesn't use {}; {known}", shown(name));
         Ok(())
