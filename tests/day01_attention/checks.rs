@@ -47,8 +47,8 @@ macro_rules! implementation {
 
 frame::checks! {
     day01_attention:
-    1.1: softmax_by_hand, softmax_equals_torch, softmax_does_not_overflow,
-        scores_far_apart_do_not_overflow, softmax_sums_in_f32, softmax_equals_candle_nn;
+    1.1: softmax_by_hand, softmax_equals_torch, softmax_does_not_overflow, softmax_sums_in_f32,
+        softmax_equals_candle_nn;
     1.2: the_mask_is_causal;
     1.3: attention_by_hand, attention_equals_torch, masked_attention_equals_torch,
         a_trained_head_equals_transformers, views_are_taken, each_row_has_its_own_mask,
@@ -98,14 +98,6 @@ fn softmax_does_not_overflow(day: &Day) -> Outcome {
 }
 
 /// In bf16, candle's sum rounds after every term, and 256 + 1 rounds to 256.
-/// Here the mean would do, but not the minimum.
-fn scores_far_apart_do_not_overflow(day: &Day) -> Outcome {
-    let x = Tensor::new(&[[-60f32, 60.0, 60.0]], &device()?)?;
-    let want = Tensor::new(&[[0f32, 0.5, 0.5]], &device()?)?;
-    close("softmax([[-60, 60, 60]], dim 1)", (day.softmax)(&x, 1), &want, TOLERANCE)
-        .likely_if_not_finite("exp(120) is infinite in f32: subtract the largest score first")
-}
-
 fn softmax_sums_in_f32(day: &Day) -> Outcome {
     let x = Tensor::zeros((2, 1024), DType::BF16, &device()?)?;
     let input = "softmax of (2, 1024) zeros in bf16, dim 1";
