@@ -2,8 +2,8 @@
 //! workarounds that messages suggest, Ctrl-C, and a closed pipe. The messages themselves are on a
 //! page of the book, which is tested in `crates/lab/tests/messages.rs`.
 //!
-//! Runs the `candecode` command itself, with the reference: `cargo test --features ref --test
-//! bad_input`.
+//! Runs the `candecode` command itself, with the reference:
+//! `cargo test --features ref --test bad_input`.
 
 #![cfg(feature = "ref")]
 
@@ -111,6 +111,26 @@ fn a_draft_model_as_large_as_its_target_prints_a_warning() {
     assert!(!run("story-3m", "story-230k").1);
 }
 
+/// A tree is cut to the levels that still fit, like every draft. The model's context is 512.
+#[test]
+fn a_draft_tree_shrinks_near_the_end_of_the_context() {
+    let ids: Vec<String> = (0..505).map(|i| (300 + i * 7 % 900).to_string()).collect();
+    let ids = ids.join(",");
+    let run = |more: &[&str]| {
+        let flags = ["--prompt-ids", &ids, "--format", "json"];
+        let output = command(&[&flags[..], more].concat()).output().unwrap();
+        assert!(output.status.success(), "{more:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let row: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        row["new_ids"].clone()
+    };
+    for new in ["3", "40"] {
+        let plain = run(&["--max-new-tokens", new]);
+        for tree in [&["--draft-tree", "2x2x1"][..], &["--draft-tree", "9x4"], &["--medusa"]] {
+            assert_eq!(run(&[tree, &["--max-new-tokens", new]].concat()), plain, "{tree:?}, {new}");
+        }
+    }
+}
+
 /// A draft may lead where the request's constraints leave no token. That's no error unless the text
 /// itself goes there.
 #[test]
@@ -178,8 +198,8 @@ fn medusa_heads_and_trees_are_checked_before_the_model_is_loaded() {
     let config = folder.0.join("config.json");
     refused(&["--medusa", config.to_str().unwrap()], 1, "not a safetensors file");
     refused(&["--medusa", "--draft-tree", "1x1x1x1x1"], 2, "4 Medusa heads");
-    refused(&["--medusa", "--draft-tree", "9x9x9"], 1, "room for only 511");
-    refused(&["--draft-tree", "600"], 1, "room for only 511");
+    refused(&["--medusa", "--draft-tree", "9x9x9"], 1, "context of 512");
+    refused(&["--draft-tree", "600"], 1, "context of 512");
     for shape in ["", "x", "3x", "3x0", "2x-1", "1.5", "99999999999999999999"] {
         refused(&[&format!("--draft-tree={shape}")], 2, "a shape is the number of children");
     }

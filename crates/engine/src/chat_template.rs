@@ -177,9 +177,10 @@ impl Template {
     fn check(&self, name: &str) -> Result<()> {
         let used = self.jinja.variables().iter().map(String::as_str);
         let used: Vec<&str> = used.filter(|name| !is_given(name)).collect();
-        let known = match used.is_empty() {
-            true => "it uses no variables".to_string(),
-            false => format!("it uses {}", shown(used.join(", "))),
+        let known = if used.is_empty() {
+            "it uses no variables".to_string()
+        } else {
+            format!("it uses {}", shown(used.join(", ")))
         };
         ensure!(used.contains(&name), "the chat template doesn't use {}; {known}", shown(name));
         Ok(())

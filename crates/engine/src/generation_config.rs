@@ -36,9 +36,10 @@ pub struct Settings {
 /// silently, a top-k of 50.
 pub fn advice(config: &Value, source: &str, given: &Settings) -> Option<String> {
     let (asks, flags) = wishes(config, given)?;
-    let way = match flags.is_empty() {
-        true => String::new(),
-        false => format!("; for the same add {}", flags.join(" ")),
+    let way = if flags.is_empty() {
+        String::new()
+    } else {
+        format!("; for the same add {}", flags.join(" "))
     };
     Some(format!("note: {source} asks for {asks}; the command does only what its flags say{way}"))
 }

@@ -137,9 +137,12 @@ fn environment() -> Result<Environment<'static>, Error> {
     environment.add_filter("default", default);
     environment.add_filter("d", default);
     environment.add_filter(STORED, stored);
-    environment.add_filter(LOOPED, |value: Value| match value.is_none() {
-        true => refuse("None cannot be looped over"),
-        false => Ok(value),
+    environment.add_filter(LOOPED, |value: Value| {
+        if value.is_none() {
+            refuse("None cannot be looped over")
+        } else {
+            Ok(value)
+        }
     });
     let comparing: [(&str, Filter); 4] = [
         ("sort", filters::sort),
@@ -246,9 +249,10 @@ fn bare(text: &str, closes: &str) -> String {
             (None, ')' | ']' | '}') => depth = depth.saturating_sub(1),
             _ => {}
         }
-        match outside && depth == 0 && quote.is_none() {
-            true => bare.push(c),
-            false => bare.extend(std::iter::repeat_n('\0', c.len_utf8())),
+        if outside && depth == 0 && quote.is_none() {
+            bare.push(c)
+        } else {
+            bare.extend(std::iter::repeat_n('\0', c.len_utf8()))
         }
     }
     bare

@@ -25,7 +25,7 @@ pub struct Hunt {
     #[arg(long)]
     seed: Option<u64>,
     /// The device to run on: cpu, metal or cuda
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, default_value = xtask::host::DEFAULT_DEVICE)]
     device: String,
 }
 

@@ -22,7 +22,7 @@ pub struct Bench {
 /// If the device is unknown, or cargo can't be started.
 pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     let words = &args.words;
-    let device = host::device_feature(device(words).unwrap_or("cpu"))?;
+    let device = host::device_feature(device(words).unwrap_or(host::DEFAULT_DEVICE))?;
     let asked = |word: &str| words.iter().any(|other| other == word);
     let with = |command: &mut Command, features: &[&str]| {
         let features: Vec<&str> = features.iter().copied().chain(device).collect();

@@ -2,6 +2,7 @@
 
 use anyhow::{bail, ensure, Result};
 use axum::http::Uri;
+use candecode::kit::device;
 use candecode::kit::error::usage;
 use candecode::kit::pages;
 use candecode::kit::units::bytes;
@@ -85,7 +86,7 @@ pub struct ServeFlags {
     #[arg(long, value_name = "FILE")]
     pub template: Option<String>,
     /// The device to run on: cpu, metal or cuda
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    #[arg(long, value_name = "DEVICE", default_value = device::DEFAULT)]
     pub device: String,
     /// The type of the weights in memory: f32, bf16 or f16 [default: f32; on the CPU, a GGUF file's
     /// quantized weights stay as they are stored]

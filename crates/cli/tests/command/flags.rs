@@ -110,7 +110,8 @@ fn the_lowest_day_that_supports_the_flags_runs() {
             &["--past-context", "window"],
             2,
             "--past-context window cannot be used with several prompts, because day 12's loop \
-             can't take it; leave one of them out",
+             can't take it: a window that moves computes all its positions again, which the loops \
+             of days 7 and 10 do, for one prompt at a time",
         ),
         (
             &["--loop", "day13", "--draft-ngram", "--cache", "sliding"],
@@ -248,6 +249,30 @@ fn flags_are_read() {
     for clash in ["--loop day10", "--format json", "--num-beams 2", "--past-context stop"] {
         let error = read(&format!("--chat {clash}")).unwrap_err();
         assert!(error.contains("cannot be used with"), "{clash}: {error}");
+    }
+    // Only what was typed is named.
+    for (typed, named, others) in [
+        ("--num-beams 16 --temperature 1.4", "--temperature", "--top-k --top-p --min-p --draft"),
+        ("--num-return-sequences 2 --draft-ngram", "--draft-ngram", "--draft-model --draft-table"),
+        ("--medusa --draft-table b", "--draft-table", "--draft-model --draft-ngram"),
+        ("--chat --draft-ngram", "--draft-ngram", "--draft-model --draft-table"),
+        ("--top-logprobs 2 --draft-model b", "--draft-model", "--draft-ngram --draft-table"),
+        ("--endpoint http://a --block b", "--block", "--block-file --draft"),
+    ] {
+        let error = read(&format!("-p a {typed}")).unwrap_err();
+        let error = error.split("Usage").next().unwrap_or_default();
+        assert!(error.contains("cannot be used with") && error.contains(named), "{typed}: {error}");
+        for other in others.split(' ') {
+            assert!(!error.contains(other), "{typed}: {error}");
+        }
+    }
+    for (foreign, here) in [
+        ("--loader week1", "--loop day6"),
+        ("--sampler-temp=0.5", "--temperature"),
+        ("--max_new_tokens 5", "--max-new-tokens"),
+    ] {
+        let error = read(&format!("-p a {foreign}")).unwrap_err();
+        assert!(error.contains(here), "{foreign}: {error}");
     }
     for (alone, needs) in [
         ("--seed 3", "--temperature"),

@@ -171,10 +171,7 @@ fn every_gguf_key_is_read_or_refused_or_has_no_effect() {
         let own = ["general.", "tokenizer.", "split.", "imatrix."];
         let other = ["adapter.", "clip.", "diffusion.", "xielu."];
         let has = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
-        let key = match has(&own) || has(&other) {
-            true => name.to_string(),
-            false => format!("qwen2.{name}"),
-        };
+        let key = if has(&own) || has(&other) { name.to_string() } else { format!("qwen2.{name}") };
         match in_gguf(name) {
             Read(value) => assert_ne!(model(&write(&key, Some(value))), plain, "{key}"),
             Refused => {

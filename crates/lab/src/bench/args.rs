@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
     /// Device for engine and serve: cpu, metal or cuda
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, default_value = candecode::kit::device::DEFAULT)]
     pub device: String,
     /// Save the results of engine, serve or roofline in the book
     #[arg(long, conflicts_with = "only")]
