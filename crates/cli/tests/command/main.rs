@@ -9,7 +9,6 @@
 
 mod chat;
 mod flags;
-mod generation_config;
 mod gguf;
 mod memory;
 mod runs;

@@ -66,8 +66,10 @@ const IN_ROUNDS: [Bench; 19] = [
     ("paged", paged::measure, paged::report),
 ];
 
-/// The measurements that take care of everything themselves.
-const WHOLE: [(&str, fn(&Args) -> Result<()>); 5] = [
+/// A measurement that takes care of everything itself.
+type Whole = (&'static str, fn(&Args) -> Result<()>);
+
+const WHOLE: [Whole; 5] = [
     ("day19", day19::measure),
     ("engine", engine::measure),
     ("roofline", roofline::measure),

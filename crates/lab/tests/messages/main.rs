@@ -173,7 +173,7 @@ impl Stage {
         let mut bash = Command::new("bash");
         bash.args(["-c", &format!("{CARGO}{here}")]).current_dir(&self.page.0);
         bash.env("CANDECODE", &self.candecode).env("XTASK", &self.xtask);
-        bash.env("ROOT", &root()).env("NO_COLOR", "1").env_remove("OPENAI_API_KEY");
+        bash.env("ROOT", root()).env("NO_COLOR", "1").env_remove("OPENAI_API_KEY");
         bash.env("HF_HOME", self.home(&model)).env("HF_ENDPOINT", hub).stdin(Stdio::null());
         let output = bash.output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
