@@ -99,7 +99,7 @@ fn endless_input_is_refused() {
     let cases: [(&[&str], &str); 9] = [
         (&["--prompt-file", "/dev/zero"], "--prompt-file /dev/zero: "),
         (&["--prompt-file", "-"], "standard input: "),
-        (&["--prompt-file", "/dev/stdin"], "standard input: "),
+        (&["--prompt-file", "/dev/stdin"], "--prompt-file /dev/stdin: "),
         (&["-p", "Once", "--block-file", "/dev/zero"], "--block-file /dev/zero: "),
         (&["--chat"], "standard input: "),
         (&["--prompt-file", &pipe], "--prompt-file "),
