@@ -116,6 +116,7 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 /// Everything that the page's commands need.
 struct Stage {
     page: Folder,
+    root: PathBuf,
     candecode: PathBuf,
     xtask: PathBuf,
     hubs: HashMap<String, String>,
@@ -124,7 +125,8 @@ struct Stage {
 
 impl Stage {
     fn set_up() -> Stage {
-        let repo = Repo::open(&root()).unwrap();
+        let root = fs::canonicalize(root()).unwrap();
+        let repo = Repo::open(&root).unwrap();
         let candecode =
             built(&repo, &["--package", "candecode-cli", "--features", "ref"], "candecode");
         let xtask = built(&repo, &["--package", "xtask"], "xtask");
@@ -136,7 +138,7 @@ impl Stage {
             (name.to_string(), OpenAiServer::start(*manner).address)
         };
         let endpoints = ENDPOINTS.iter().map(server).collect();
-        let stage = Stage { page, candecode, xtask, hubs, endpoints };
+        let stage = Stage { page, root, candecode, xtask, hubs, endpoints };
         // A cache with a file missing.
         let mut fetch = Command::new(&stage.candecode);
         fetch.args(["--model", "some/name", "--where"]).env("HF_HOME", stage.home("some/half"));
@@ -173,7 +175,7 @@ impl Stage {
         let mut bash = Command::new("bash");
         bash.args(["-c", &format!("{CARGO}{here}")]).current_dir(&self.page.0);
         bash.env("CANDECODE", &self.candecode).env("XTASK", &self.xtask);
-        bash.env("ROOT", root()).env("NO_COLOR", "1").env_remove("OPENAI_API_KEY");
+        bash.env("ROOT", &self.root).env("NO_COLOR", "1").env_remove("OPENAI_API_KEY");
         bash.env("HF_HOME", self.home(&model)).env("HF_ENDPOINT", hub).stdin(Stdio::null());
         let output = bash.output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -185,7 +187,7 @@ impl Stage {
         for (real, shown) in [
             (self.home(&model).display().to_string(), "~/.cache/huggingface"),
             (format!("{}/", self.page.0.display()), ""),
-            (format!("{}/", root().display()), ""),
+            (format!("{}/", self.root.display()), ""),
             (address.unwrap_or("\0").to_string(), &server),
             (hub.to_string(), "https://huggingface.co"),
             ("some/name".to_string(), &model),
@@ -258,7 +260,7 @@ fn cases(lines: &[String]) -> Vec<(String, Range<usize>)> {
 #[test]
 fn commands_print_what_the_page_shows() {
     let stage = Stage::set_up();
-    let path = root().join("book/src/when_something_goes_wrong.md");
+    let path = stage.root.join("book/src/when_something_goes_wrong.md");
     let text = fs::read_to_string(&path).unwrap();
     let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
     let cases = cases(&lines);
