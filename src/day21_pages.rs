@@ -157,7 +157,8 @@ impl PagedCache {
         let (free, all) = (self.pool.num_free(), self.pool.ref_counts.len());
         if needed > free {
             bail!(
-                "too few free blocks of {} positions: {needed} needed, {free} of {all} free",
+                "too few free blocks of {} positions: {needed} needed, {free} of {all} free; \
+                 a larger --num-gpu-blocks-override has more",
                 self.block_size
             )
         }

@@ -60,9 +60,7 @@ fn arguments() -> Vec<OsString> {
         "restore" => &["reset", "--undo"],
         "watch" => &["check", "--watch"],
         "progress" => &["list"],
-        name @ ("run" | "chat" | "serve" | "compare" | "bench" | "hunt" | "mistakes") => {
-            &[name, "--"]
-        }
+        name @ ("run" | "chat" | "serve" | "compare" | "bench" | "mistakes") => &[name, "--"],
         _ => return arguments,
     };
     arguments.splice(1..2, now.iter().map(OsString::from));
