@@ -174,9 +174,10 @@ fn medusa_heads_and_trees_are_checked_before_the_model_is_loaded() {
     refused(&["--medusa", "nowhere.safetensors"], 1, "no such file");
     let cut = folder.0.join("cut");
     fs::write(&cut, &fs::read(&heads).unwrap()[..1000]).unwrap();
-    refused(&["--medusa", cut.to_str().unwrap()], 1, "not a safetensors file");
+    refused(&["--medusa", cut.to_str().unwrap()], 1, "cut short or damaged");
+    refused(&["--medusa", folder.0.to_str().unwrap()], 1, "this is a folder");
     let config = folder.0.join("config.json");
-    refused(&["--medusa", config.to_str().unwrap()], 1, "not a safetensors file");
+    refused(&["--medusa", config.to_str().unwrap()], 1, "cut short or damaged");
     refused(&["--medusa", "--draft-tree", "1x1x1x1x1"], 2, "4 Medusa heads");
     refused(&["--medusa", "--draft-tree", "9x9x9"], 1, "room for only 511");
     refused(&["--draft-tree", "600"], 1, "room for only 511");

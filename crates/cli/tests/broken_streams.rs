@@ -133,7 +133,8 @@ fn endless_input_is_refused() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let folder = dir.0.display().to_string();
     let endless = "longer than 64 MiB";
-    let cases: [(&[&str], &str); 9] = [
+    let no_file = "not a regular file";
+    let cases: [(&[&str], &str); 11] = [
         (&["--prompt-file", "/dev/zero"], endless),
         (&["--prompt-file", "-"], endless),
         (&["--prompt-file", "/dev/stdin"], endless),
@@ -143,6 +144,8 @@ fn endless_input_is_refused() {
         (&["-p", "Once", "--block-file", &pipe], "this is a named pipe"),
         (&["--prompt-file", &folder], "this is a folder, and should be a file"),
         (&["-p", "Once", "--block-file", &folder], "this is a folder, and should be a file"),
+        (&["-p", "Once", "--medusa", "/dev/zero"], no_file),
+        (&["-p", "Once", "--medusa", &pipe], no_file),
     ];
     for (args, words) in cases {
         let mut run = command(&[args, &["--model", "story-230k"]].concat());

@@ -268,7 +268,8 @@ fn make_models(page: &Page) {
     ] {
         fs::write(page.folder.join(name), text).unwrap();
     }
-    gguf_writer::write_all(&page.copy("my-model", "story-230k"), &page.folder);
+    page.copy("my-model", "story-230k");
+    gguf_writer::write_all(&page.folder);
     let two = page.folder.join("two-files");
     std::fs::create_dir_all(&two).unwrap();
     for name in ["model-f16.gguf", "model-q8_0.gguf"] {

@@ -5,7 +5,6 @@
 #![cfg(feature = "ref")]
 
 mod flags;
-mod generation_config;
 mod gguf;
 mod memory;
 mod threads;
