@@ -16,6 +16,7 @@ pub mod ops;
 pub mod pages;
 pub mod panics;
 pub mod processor;
+pub mod python_json;
 pub mod quantized;
 pub mod request;
 pub mod rng;

@@ -129,9 +129,10 @@ fn medusa_heads_and_trees_are_checked_before_the_model_is_loaded() {
     let other = with_bytes(&heads, &folder, "vocab", "vocab_size", 0, &50_257i64.to_le_bytes());
     refused(&["--medusa", &other], 1, "50257");
     let cut = folder.write("cut", &fs::read(&heads).unwrap()[..1000]);
-    refused(&["--medusa", cut.to_str().unwrap()], 1, "cut: not a safetensors file");
+    refused(&["--medusa", cut.to_str().unwrap()], 1, "cut short or damaged");
+    refused(&["--medusa", folder.0.to_str().unwrap()], 1, "this is a folder");
     let config = folder.0.join("config.json");
-    refused(&["--medusa", config.to_str().unwrap()], 1, "config.json: not a safetensors file");
+    refused(&["--medusa", config.to_str().unwrap()], 1, "cut short or damaged");
     refused(&["--medusa", "nowhere.safetensors"], 1, "nowhere.safetensors");
     refused(&["--medusa", "--draft-tree", "9x9x9"], 1, "--draft-tree");
     fs::remove_file(folder.0.join("medusa.safetensors")).unwrap();

@@ -96,7 +96,7 @@ fn endless_input_is_refused() {
     let pipe = dir.0.join("pipe").display().to_string();
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let folder = dir.0.display().to_string();
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["--prompt-file", "/dev/zero"], "--prompt-file /dev/zero: "),
         (&["--prompt-file", "-"], "standard input: "),
         (&["--prompt-file", "/dev/stdin"], "--prompt-file /dev/stdin: "),
@@ -106,6 +106,8 @@ fn endless_input_is_refused() {
         (&["-p", "Once", "--block-file", &pipe], "--block-file "),
         (&["--prompt-file", &folder], "--prompt-file "),
         (&["-p", "Once", "--block-file", &folder], "--block-file "),
+        (&["-p", "Once", "--medusa", "/dev/zero"], "--medusa /dev/zero: "),
+        (&["-p", "Once", "--medusa", &pipe], "--medusa "),
     ];
     for (args, named) in cases {
         let mut run = command(&[args, &["--model", "story-230k"]].concat());

@@ -108,6 +108,10 @@ fn damaged_files_are_refused_with_a_one_line_error_naming_them() {
         ("/model/vocab", json!({"a": -1})),
         ("/model", json!({"type": "Unigram", "unk_id": 9, "vocab": [["a", 0.0]]})),
         ("/model", Value::Null),
+        // What the file says is quoted, and cut off.
+        ("/version", json!("x".repeat(3_000))),
+        ("/truncation", json!("x".repeat(3_000))),
+        ("/added_tokens", json!("x".repeat(3_000))),
     ];
     for (part, value) in cases {
         let outcome = used(&folder, &changed(&[(part, value.clone())]));

@@ -202,7 +202,7 @@ fn make_gguf(page: &Folder) {
     let parts = GgufParts::of("story-230k");
     let path = |name: &str| page.0.join(name).with_extension("gguf");
     let write = |name: &str, parts: &GgufParts, matrices: GgmlDType| {
-        fs::rename(parts.write(page, matrices), path(name)).unwrap();
+        parts.write_to(&path(name), matrices);
     };
     let text = |text: &str| Some(Entry::String(text.into()));
     for (name, key, value) in [
