@@ -182,7 +182,7 @@ fn probe(repo: &Repo, program: &Path, device: &str, line: &str) -> Result<String
         command.env("CANDECODE_MODELS", repo.root.join("models"));
     }
     host::set_threads(&mut command);
-    let out = child::run(&mut command, LIMIT, |_| ())?;
+    let out = child::run(&mut command, LIMIT)?;
     let said = out.stderr.lines().filter(|line| !line.starts_with('[') || line.contains("error"));
     let end = match out.end {
         End::Exit(0) => String::new(),
