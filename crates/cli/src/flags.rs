@@ -110,10 +110,10 @@ pub struct Args {
     #[arg(long, value_name = "K", value_parser = within(1..=TOKENS), help_heading = "Sampling")]
     pub top_k: Option<usize>,
     /// Sample from the most likely tokens whose probabilities add up to P
-    #[arg(long, value_name = "P", help_heading = "Sampling")]
+    #[arg(long, value_name = "P", value_parser = number, help_heading = "Sampling")]
     pub top_p: Option<f64>,
     /// Sample from tokens that are at least P times as likely as the most likely one
-    #[arg(long, value_name = "P", help_heading = "Sampling")]
+    #[arg(long, value_name = "P", value_parser = number, help_heading = "Sampling")]
     pub min_p: Option<f64>,
     /// Penalize every token that is in the prompt or the text; 1 means no penalty
     #[arg(long, value_name = "X", value_parser = single_f32, help_heading = "Penalties")]
@@ -167,7 +167,8 @@ pub struct Args {
     )]
     pub num_return_sequences: Option<usize>,
     /// Length penalty of beam search; above 0 favors long texts [default: 1]
-    #[arg(long, value_name = "X", requires = "num_beams", help_heading = "Beams")]
+    #[arg(long, value_name = "X", value_parser = number, requires = "num_beams")]
+    #[arg(help_heading = "Beams")]
     pub length_penalty: Option<f64>,
     /// When beam search may stop: true, false or never
     #[arg(
@@ -572,9 +573,14 @@ fn logit_bias(value: &str) -> Result<(u32, f32), String> {
     }
 }
 
+/// Parses a number.
+fn number(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "it must be a number".to_string())
+}
+
 /// Parses a number that will be used as an f32, and rejects values outside f32's range.
 fn single(text: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| "it must be a number")?;
+    let number = number(text)?;
     let single = number as f32;
     let too_small = single == 0.0 && number != 0.0;
     if number.is_finite() && (single.is_infinite() || too_small) {

@@ -452,7 +452,7 @@ fn draft_model(
 fn draft_table(file: &Path, tokenizer: &Tokenizer) -> Result<NgramTable> {
     let text = text_input::text_file("--draft-table", file)?;
     NgramTable::from_json(&text, tokenizer)
-        .map_err(|e| usage(format!("--draft-table {}: {}", file.display(), describe(&e))))
+        .map_err(|e| anyhow!("--draft-table {}: {}", file.display(), describe(&e)))
 }
 
 /// Returns the Medusa heads that the flags ask for, from the named file or the model's folder.
