@@ -2,7 +2,7 @@
 
 use super::api_error::{cut, ApiError};
 use super::api_request::Endpoint;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use strsim::osa_distance;
@@ -13,7 +13,8 @@ use strsim::osa_distance;
 pub struct Fields {
     pub add_generation_prompt: Option<bool>,
     pub allowed_token_ids: Option<Vec<u32>>,
-    pub bad_words: Strings,
+    #[serde(deserialize_with = "strings")]
+    pub bad_words: Vec<String>,
     pub best_of: Option<usize>,
     pub cache_salt: Option<String>,
     pub chat_template_kwargs: Map<String, Value>,
@@ -37,7 +38,8 @@ pub struct Fields {
     pub repetition_penalty: Option<f32>,
     pub response_format: Option<ResponseFormat>,
     pub seed: Option<i64>,
-    pub stop: Strings,
+    #[serde(deserialize_with = "strings")]
+    pub stop: Vec<String>,
     pub stop_token_ids: Vec<u32>,
     pub stream: bool,
     pub stream_options: StreamOptions,
@@ -48,27 +50,18 @@ pub struct Fields {
     pub top_p: Option<f64>,
 }
 
-/// A list of strings, or a single string as a list of one.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(untagged, expecting = "expected a string or a list of strings")]
-pub enum Strings {
-    One(String),
-    Many(Vec<String>),
-}
-
-impl Default for Strings {
-    fn default() -> Self {
-        Self::Many(Vec::new())
+/// Reads a list of strings, or a single string as a list of one.
+fn strings<'de, D: Deserializer<'de>>(sent: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a string or a list of strings")]
+    enum Strings {
+        One(String),
+        Many(Vec<String>),
     }
-}
-
-impl From<Strings> for Vec<String> {
-    fn from(strings: Strings) -> Self {
-        match strings {
-            Strings::One(text) => vec![text],
-            Strings::Many(texts) => texts,
-        }
-    }
+    Ok(match Strings::deserialize(sent)? {
+        Strings::One(text) => vec![text],
+        Strings::Many(texts) => texts,
+    })
 }
 
 /// The four forms of a prompt: one text or list of ids, or several of either.
