@@ -221,14 +221,22 @@ fn flags_are_read() {
     }
     // Only what was typed is named.
     for (typed, named, others) in [
-        ("--num-beams 16 --temperature 1.4", "--temperature", "--top-k --top-p --min-p --draft"),
-        ("--num-return-sequences 2 --draft-ngram", "--draft-ngram", "--draft-model --draft-table"),
-        ("--medusa --draft-table b", "--draft-table", "--draft-model --draft-ngram"),
+        (
+            "-p a --num-beams 16 --temperature 1.4",
+            "--temperature",
+            "--top-k --top-p --min-p --draft",
+        ),
+        (
+            "-p a --num-return-sequences 2 --draft-ngram",
+            "--draft-ngram",
+            "--draft-model --draft-table",
+        ),
+        ("-p a --medusa --draft-table b", "--draft-table", "--draft-model --draft-ngram"),
         ("--chat --draft-ngram", "--draft-ngram", "--draft-model --draft-table"),
-        ("--top-logprobs 2 --draft-model b", "--draft-model", "--draft-ngram --draft-table"),
-        ("--endpoint http://a --block b", "--block", "--block-file --draft"),
+        ("-p a --top-logprobs 2 --draft-model b", "--draft-model", "--draft-ngram --draft-table"),
+        ("-p a --endpoint http://a --block b", "--block", "--block-file --draft"),
     ] {
-        let error = read(&format!("-p a {typed}")).unwrap_err().to_string();
+        let error = read(typed).unwrap_err().to_string();
         let error = error.split("Usage").next().unwrap_or_default();
         assert!(error.contains("cannot be used with") && error.contains(named), "{typed}: {error}");
         for other in others.split(' ') {
