@@ -275,7 +275,7 @@ fn a_day_with_parts_is_checked_one_part_at_a_time() {
     let (out, _, code) = fake.say(&["check", "day1", "--part", "2", "--solution", "ref"]);
     assert_eq!((last_line(&out), code), ("1 passed, 0 failed", 0));
     for args in [&["day0", "--part", "1"][..], &["day1", "--part", "3"], &["--part", "1"]] {
-        let (_, err, code) = fake.say(&[&["check"], args].concat());
+        let (_, err, code) = fake.say(&[&["check"][..], args].concat());
         assert!(err.contains("part") && code == 2, "{args:?}: {err}");
     }
     assert_eq!(fake.say(&["check", "--part", "1", "--task", "1.1"]).2, 2);

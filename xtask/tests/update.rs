@@ -197,30 +197,24 @@ exec git \"$@\"
 #[test]
 #[cfg(unix)]
 fn a_save_at_any_moment_of_an_update_stays() {
-    let mut commands = 1;
-    for at in 0..100 {
-        if at > commands {
-            break;
-        }
-        let course = Clone::new();
-        course.mine.write(DAY, MINE);
-        course.upstream.write(
-            "solutions/day00_one.rs",
-            &course.upstream.read("solutions/day00_one.rs").replace("say one", "say 1"),
-        );
-        course.moves_on();
-        commands = update_while_saving(&course, at);
+    let Clone { upstream, mine: before } = Clone::new();
+    before.write(DAY, MINE);
+    let day0 = upstream.read("solutions/day00_one.rs").replace("say one", "say 1");
+    upstream.write("solutions/day00_one.rs", &day0);
+    let mut course = Clone { upstream, mine: before.copy() };
+    course.moves_on();
+    let commands = update_while_saving(&course, 0);
+    assert_eq!(course.mine.read(DAY), MINE);
+    assert!(course.mine.read("src/day00_one.rs").contains("say 1"));
+    assert!(commands > 10, "{commands}");
+    for at in 1..=commands {
+        course.mine = before.copy();
+        update_while_saving(&course, at);
         let day = |file: &str| course.mine.read(file);
-        if at == 0 {
-            assert_eq!(day(DAY), MINE);
-            assert!(day("src/day00_one.rs").contains("say 1"), "{}", day("src/day00_one.rs"));
-        } else {
-            assert_eq!(day(DAY), day("saved1"), "before command {at}");
-            assert_eq!(day("src/day00_one.rs"), day("saved0"), "before command {at}");
-        }
+        assert_eq!(day(DAY), day("saved1"), "before command {at}");
+        assert_eq!(day("src/day00_one.rs"), day("saved0"), "before command {at}");
         assert_eq!(day("README.md"), "two\n", "before command {at}");
     }
-    assert!(commands > 10, "{commands}");
 }
 
 #[test]
@@ -334,10 +328,7 @@ fn update_names_the_obstacle_and_changes_nothing() {
     }
     std::fs::remove_file(course.mine.path(DAY)).unwrap();
     let (_, err, _) = course.mine.say(&["update"]);
-    assert!(
-        err.contains("src/day01_two.rs is missing: restore the stub with `cargo xtask reset day1`"),
-        "{err}"
-    );
+    assert!(err.contains(DAY) && err.contains("`cargo xtask reset day1`"), "{err}");
     course.mine.write(DAY, MINE);
     course.updates_and_keeps(MINE);
 }

@@ -127,7 +127,7 @@ fn cause(unit: &Unit) -> Vec<&str> {
     match (found.is_empty(), body.is_empty()) {
         (false, _) => found,
         (true, false) => body,
-        (true, true) => vec![&unit.test], // no message, so it matches no other check
+        (true, true) => vec![unit.test.as_str()], // no message, so it matches no other check
     }
 }
 

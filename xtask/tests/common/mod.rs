@@ -260,6 +260,14 @@ impl Fake {
         fake
     }
 
+    /// Copies a course with all of its files.
+    pub fn copy(&self) -> Fake {
+        let fake = Fake { root: fresh_dir() };
+        let copied = Command::new("cp").arg("-r").args([&self.root, &fake.root]).status();
+        assert!(copied.unwrap().success());
+        fake
+    }
+
     pub fn path(&self, file: &str) -> PathBuf {
         self.root.join(file)
     }
