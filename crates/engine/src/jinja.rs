@@ -11,12 +11,15 @@ use jiff::civil::DateTime;
 use jiff::fmt::strtime::{BrokenDownTime, Config, PosixCustom};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{from_args, Kwargs, Rest, ValueKind, ValueOrKwargs};
-use minijinja::{functions, Environment, Error, ErrorKind, State, Value};
+use minijinja::{filters, functions, Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde::Serialize as _;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+
+/// A filter with keyword arguments.
+type Filter = fn(&State, Value, Kwargs) -> Result<Value, Error>;
 
 /// The longest template, in bytes. Published models' templates stay under 100,000.
 const MAX_SOURCE: usize = 1 << 18;
@@ -132,6 +135,13 @@ fn environment() -> Result<Environment<'static>, Error> {
     environment.add_filter("tojson", tojson);
     environment.add_filter("default", default);
     environment.add_filter("d", default);
+    let comparing: [(&str, Filter); 3] =
+        [("unique", filters::unique), ("min", filters::min), ("max", filters::max)];
+    for (name, filter) in comparing {
+        environment.add_filter(name, move |state: &State, items: Value, options: Kwargs| {
+            compared(state, &items).and_then(|()| filter(state, items, options))
+        });
+    }
     // minijinja takes None for an empty list. Templates that need tools, and get none, loop over it.
     environment.add_filter(LOOPED, |value: Value| {
         if value.is_none() {
@@ -229,6 +239,15 @@ fn stored(state: &State, value: Value) -> Result<Value, Error> {
         open.extend(objects.map(|item| (item, depth + 1)));
     }
     Ok(value)
+}
+
+/// Charges fuel for comparing the items of a list with each other, in proportion to their bytes.
+fn compared(state: &State, items: &Value) -> Result<(), Error> {
+    for item in items.try_iter()? {
+        let bytes = item.as_str().map_or(0, str::len);
+        state.consume_fuel(1 + bytes as u64 / 8)?;
+    }
+    Ok(())
 }
 
 /// Python's `strftime` for a time without a time zone.

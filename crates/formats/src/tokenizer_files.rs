@@ -86,7 +86,15 @@ impl TokenizerFiles {
         }
         // In folders from older versions, these files apply only if `tokenizer_config.json` has no
         // such list.
-        config.extend(table(dir, "special_tokens_map.json")?);
+        for (key, value) in table(dir, "special_tokens_map.json")? {
+            match (config.get_mut(&key), value) {
+                // One list of two files.
+                (Some(Value::Array(list)), Value::Array(more)) if key == "extra_special_tokens" => {
+                    list.extend(more);
+                }
+                (_, value) => drop(config.insert(key, value)),
+            }
+        }
         class.add_defaults(&mut config);
         let mut files = Self { file, class, config, declared: BTreeMap::new(), older: true };
         let special = files.named_tokens()?.into_iter().chain(files.listed()?);

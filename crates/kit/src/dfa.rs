@@ -194,7 +194,10 @@ pub fn any_word(words: &[String]) -> String {
     for word in words {
         // `(?i:…)` folds case letter by letter. It doesn't match "ß" with "SS", but std's case
         // conversion does.
-        for cased in [word.to_string(), word.to_lowercase(), word.to_uppercase()] {
+        let small_word = word.to_lowercase();
+        // ẞ is already a capital, but ß in capitals is SS.
+        let capitals = [word.to_uppercase(), small_word.to_uppercase()];
+        for cased in [word.to_string(), small_word].into_iter().chain(capitals) {
             let mut composed = NormalizedString::from(cased.as_str());
             let mut decomposed = composed.clone();
             composed.nfc();

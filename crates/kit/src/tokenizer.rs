@@ -31,10 +31,17 @@ fn refused(error: impl std::fmt::Display) -> Error {
 }
 
 impl Tokenizer {
-    /// Wraps a tokenizer from the crate, with truncation and padding turned off.
+    /// Wraps a tokenizer from the crate, with truncation, padding and dropout turned off.
     pub fn new(mut inner: tokenizers::Tokenizer) -> Self {
         inner.with_padding(None);
         let _ = inner.with_truncation(None); // turning truncation off cannot fail
+        if let ModelWrapper::BPE(bpe) = inner.get_model() {
+            if bpe.dropout.is_some() {
+                let mut bpe = bpe.clone();
+                bpe.dropout = None;
+                inner.with_model(bpe);
+            }
+        }
         let added = inner.get_added_tokens_decoder().into_iter().collect();
         let decoder = inner.get_decoder().map(serde_json::to_value);
         let decoder = decoder.and_then(std::result::Result::ok);
@@ -44,8 +51,8 @@ impl Tokenizer {
         Self { inner, added, token_bytes, pieces, growth, name }
     }
 
-    /// Parses a `tokenizer.json`. Its truncation and padding are training settings, so both are
-    /// turned off, as in a transformers call that doesn't ask for them.
+    /// Parses a `tokenizer.json`. Its truncation, padding and dropout are training settings, so they
+    /// are turned off, as transformers does with the first two in a call that doesn't ask for them.
     ///
     /// # Errors
     /// If the bytes are not a tokenizer, or are damaged.

@@ -63,7 +63,7 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
 /// `--save` writes itself doesn't count.
 fn refuse_changes(repo: &Repo) -> Result<()> {
     let changed = ["diff", "--name-only", "-z", "HEAD", "--", ".", ":!book/src/bench"];
-    let changed = git::paths(repo, &changed)?;
+    let changed = git::paths(&repo.root, &changed)?;
     ensure!(
         changed.is_empty(),
         "--save names the commit that it measures, and {} changed since; commit first, or leave \

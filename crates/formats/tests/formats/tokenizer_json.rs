@@ -33,9 +33,9 @@ fn used(folder: &Folder, json: &str) -> anyhow::Result<(Vec<u32>, String)> {
     Ok((ids, text))
 }
 
-/// Settings left over from training, which a call in transformers also turns off.
+/// Settings left over from training. A call in transformers also turns the first two off.
 #[test]
-fn truncation_and_padding_are_switched_off() {
+fn truncation_padding_and_dropout_are_switched_off() {
     let folder = Folder::new("truncation");
     let want = used(&folder, &changed(&[])).unwrap();
     assert_eq!(want.1, PROMPT);
@@ -53,6 +53,10 @@ fn truncation_and_padding_are_switched_off() {
     ] {
         let json = changed(&[("/truncation", cut.clone()), ("/padding", pad.clone())]);
         assert_eq!(used(&folder, &json).unwrap(), want, "{cut} {pad}");
+    }
+    for _ in 0..20 {
+        // It would drop half of all merges, at random.
+        assert_eq!(used(&folder, &changed(&[("/model/dropout", json!(0.5))])).unwrap(), want);
     }
 }
 

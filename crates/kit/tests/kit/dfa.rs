@@ -199,7 +199,7 @@ fn a_word_matches_in_any_letter_case() {
         ("cat", &["cat", "Cat", "CAT", "cAt"][..], &["cart", "ca", "c.t"][..]),
         ("Été", &["été", "ÉTÉ", "Été", "éTé"], &["ete", "Ete"]),
         ("c++", &["c++", "C++"], &["ccc", "c+"]),
-        ("STRASSE", &["strasse"], &["straße"]),
+        ("STRASSE", &["strasse", "straße"], &["strase"]),
         ("straße", &["straße", "STRASSE", "STRAßE", "STRAẞE"], &["strase"]),
         ("ΣΊΣΥΦΟΣ", &["σίσυφοσ", "σίσυφος", "ΣΊΣΥΦΟΣ"], &["σισυφος"]),
         ("ΟΔΟΣ", &["οδος", "οδοσ", "Οδος"], &["οδο"]),
@@ -316,7 +316,9 @@ fn a_list_too_large_for_an_automaton_is_refused() {
         |words: &[String]| Dfa::search(&any_word(words)).map(drop).unwrap_err().to_string();
     let long = refusal(&["--help".repeat(5_000)]);
     assert!(long.contains("the blocked words is too large; block fewer or shorter"), "{long}");
-    let many: Vec<String> = (0..100_000).map(|i| format!("{i:x>12}")).collect();
+    let mut random = Random::new(46);
+    let mut word = || format!("{}{}", random.below(1 << 31), random.below(1 << 31));
+    let many: Vec<String> = (0..100_000).map(|_| word()).collect();
     assert!(refusal(&many).contains("are the limit"));
 }
 
