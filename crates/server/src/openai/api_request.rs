@@ -1,16 +1,7 @@
 //! A request in OpenAI's format, as prompts and sampling parameters.
 
-use super::fields::Fields;
+use super::fields::{Endpoint, Fields};
 use candecode::kit::SamplingParams;
-
-/// OpenAI's two endpoints, each with its own request and response format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Endpoint {
-    /// `/v1/completions`: continues a text.
-    Completions,
-    /// `/v1/chat/completions`: answers a list of messages.
-    Chat,
-}
 
 /// One message of a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //! [`fields`](super::fields); everything else that is checked is checked here.
 
 use super::api_error::ApiError;
-use super::api_request::{ApiRequest, Endpoint};
-use super::fields::{Fields, Logprobs};
+use super::api_request::ApiRequest;
+use super::fields::{Endpoint, Fields, Logprobs};
 use candecode::kit::error::{describe, shown};
 use candecode::kit::{ModelConfig, SamplingParams, Tokenizer};
 use candecode_engine::{requests, token_rules};

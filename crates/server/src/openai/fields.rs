@@ -1,11 +1,19 @@
 //! The fields of a request: the types of those that are read, and what becomes of all others.
 
 use super::api_error::{cut, ApiError};
-use super::api_request::Endpoint;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use strsim::osa_distance;
+
+/// OpenAI's two endpoints, each with its own request and response format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    /// `/v1/completions`: continues a text.
+    Completions,
+    /// `/v1/chat/completions`: answers a list of messages.
+    Chat,
+}
 
 /// The fields that are read. A field that is `null` counts as missing.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]

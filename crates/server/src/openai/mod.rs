@@ -10,5 +10,6 @@ mod reply;
 mod tests;
 
 pub use api_error::{cut, ApiError};
-pub use api_request::{ApiRequest, ChatMessage, Endpoint, PromptInput, NO_SEED};
+pub use api_request::{ApiRequest, ChatMessage, PromptInput, NO_SEED};
+pub use fields::Endpoint;
 pub use reply::{ChoiceDelta, Reply};

@@ -1,10 +1,10 @@
 //! Turns the fields of a request into prompts and sampling parameters.
 
 use super::api_error::ApiError;
-use super::api_request::{ApiRequest, ChatMessage, Endpoint, PromptInput, NO_SEED};
+use super::api_request::{ApiRequest, ChatMessage, PromptInput, NO_SEED};
 use super::checks;
 use super::fields::{
-    is_empty, Content, Fields, Logprobs, Prompts, Role, SentMessage, StructuredOutputs,
+    is_empty, Content, Endpoint, Fields, Logprobs, Prompts, Role, SentMessage, StructuredOutputs,
 };
 use candecode::kit::SamplingParams;
 use regex_syntax::escape;

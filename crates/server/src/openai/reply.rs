@@ -2,8 +2,8 @@
 //! events.
 
 use super::api_error::ApiError;
-use super::api_request::{ApiRequest, Endpoint};
-use super::fields::StreamOptions;
+use super::api_request::ApiRequest;
+use super::fields::{Endpoint, StreamOptions};
 use candecode::day20_serve::{finish_reason, ChoiceToken};
 use candecode::kit::{FinishReason, Tokenizer};
 use serde_json::{json, Value};
