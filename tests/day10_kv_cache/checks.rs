@@ -806,9 +806,10 @@ fn a_moving_window_generates_past_the_context(day: &Day) -> Outcome {
         let model = Witness::mixing(40, context, new);
         let mut request = request(&model, &prompt, new);
         request.past_context = PastContext::Window { stride };
-        let cache: Box<dyn Cache> = match cached {
-            false => Box::new(NoCache),
-            true => (day.new)(CacheConfig::Dynamic, model.layers()),
+        let cache: Box<dyn Cache> = if cached {
+            (day.new)(CacheConfig::Dynamic, model.layers())
+        } else {
+            Box::new(NoCache)
         };
         let input = format!(
             "a context of 8, a window that moves by 3, a prompt of 5, 14 new tokens, with{} a \

@@ -22,7 +22,8 @@ pub fn device() -> Result<Device> {
     DEVICE.with(|device| match device.get() {
         Some(device) => Ok(device.clone()),
         None => {
-            let name = std::env::var("CANDECODE_DEVICE").unwrap_or_else(|_| "cpu".into());
+            let name =
+                std::env::var("CANDECODE_DEVICE").unwrap_or_else(|_| kit::device::DEFAULT.into());
             let opened = kit::device::device(&name).map_err(|e| Error::Msg(format!("{e:#}")))?;
             Ok(device.get_or_init(|| opened).clone())
         }
@@ -62,8 +63,8 @@ pub fn models_dir() -> Result<PathBuf> {
     candecode_formats::hub::models_dir().map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
-/// Returns the operations for whole models: those that `CANDECODE_KERNELS` names (`check
-/// --kernels`), otherwise the days' own code.
+/// Returns the operations for whole models: those that `CANDECODE_KERNELS` names
+/// (`check --kernels`), otherwise the days' own code.
 pub fn ops() -> Result<SharedOps> {
     let named = match std::env::var("CANDECODE_KERNELS").as_deref() {
         Ok("candle") => Kernels::Candle,

@@ -170,9 +170,10 @@ fn tasks(checks: &[String]) -> String {
         1 => task.clone(),
         n => format!("{task} ({n})"),
     };
-    match counts.is_empty() {
-        true => "nothing".to_string(),
-        false => counts.iter().map(word).collect::<Vec<_>>().join(", "),
+    if counts.is_empty() {
+        "nothing".to_string()
+    } else {
+        counts.iter().map(word).collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -1,7 +1,28 @@
 //! Where a request goes: the scheme, host and port of an address, and the address that a redirect
 //! leads to.
 
-use ureq::http::Uri;
+use ureq::http::{HeaderMap, Uri};
+
+/// Maximum number of redirects per request.
+pub const REDIRECTS: usize = 10;
+
+/// A redirect to an address that can't be read.
+pub struct InvalidLocation;
+
+/// Returns the address that a response redirects to. None if it isn't a redirect.
+pub fn redirect(
+    base: &Uri,
+    status: u16,
+    headers: &HeaderMap,
+) -> Result<Option<Uri>, InvalidLocation> {
+    match headers.get("location").filter(|_| matches!(status, 301 | 302 | 303 | 307 | 308)) {
+        None => Ok(None),
+        Some(location) => {
+            let next = location.to_str().ok().and_then(|location| resolve(base, location));
+            next.map(Some).ok_or(InvalidLocation)
+        }
+    }
+}
 
 /// Scheme, host and port. Secrets go only where all three are equal.
 #[derive(PartialEq)]
@@ -24,7 +45,7 @@ impl Origin {
 
 /// Returns the address that a `Location` header leads to from `base`: a whole address, or one
 /// relative to `base` (RFC 3986, section 4.2). None if it is invalid.
-pub fn resolve(base: &Uri, location: &str) -> Option<Uri> {
+fn resolve(base: &Uri, location: &str) -> Option<Uri> {
     let location = location.split('#').next().unwrap_or_default().trim();
     let (scheme, authority) = (base.scheme_str()?, base.authority()?);
     let before_path = location.split(['/', '?']).next().unwrap_or_default();
@@ -92,6 +113,19 @@ mod tests {
         }
         assert!(origin("ftp://huggingface.co").is_none());
         assert!(origin("/a/b").is_none());
+    }
+
+    #[test]
+    fn five_statuses_redirect() {
+        let base: Uri = "http://hub/a".parse().unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert("location", "/b".parse().unwrap());
+        let moved = |status| redirect(&base, status, &headers).ok().unwrap();
+        let found: Vec<u16> = (200..600).filter(|status| moved(*status).is_some()).collect();
+        assert_eq!(found, [301, 302, 303, 307, 308]);
+        headers.insert("location", "ftp://cdn/b".parse().unwrap());
+        assert!(redirect(&base, 302, &headers).is_err());
+        assert!(redirect(&base, 302, &HeaderMap::new()).ok().unwrap().is_none());
     }
 
     #[test]

@@ -1,46 +1,22 @@
-"""What transformers and llama.cpp read in a model's files: the keys that they know, and the tokens that they add."""
-import copy, dataclasses, inspect, json, pathlib, re, subprocess, sys, tarfile, tempfile
+"""The tokens that transformers adds for the files next to a tokenizer.json, and the names of tokens that end a text in llama.cpp."""
+import copy, json, pathlib, re, subprocess, sys, tarfile, tempfile
 
-import gguf
-from transformers import AutoTokenizer, GenerationConfig, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config
-from transformers.modeling_rope_utils import RopeParameters
-from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+from transformers import AutoTokenizer
 from transformers.tokenization_utils_tokenizers import TokenizersBackend
 
 import common
 
-CONFIGS = {"gpt2": GPT2Config, "llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
 TEXTS = ["Once<|a|>upon <|b|> a<|c|>time", "<|endoftext|>hi<s>there</s> <unk>", "x<|img|>y <|a|> <|b|>", "A<|d|>B"]
 
 
-def constants(of):
-    """All texts in a class of constants and the classes in it."""
-    for name, value in vars(of).items():
-        if name.startswith("__"):
-            continue
-        if isinstance(value, str) and "." in value:
-            yield value
-        elif inspect.isclass(value):
-            yield from constants(value)
-
-
 def llama_cpp():
-    """Two of llama.cpp's sources, as the package of its Python binding has them."""
+    """llama.cpp's source on vocabularies, as the package of its Python binding has it."""
     version = next(l.strip() for l in pathlib.Path(common.__file__).with_name("requirements.txt").open() if l.startswith("llama-cpp-python"))
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", folder, version], check=True)
         with tarfile.open(next(pathlib.Path(folder).glob("*.tar.gz"))) as tar:
-            for name in ("llama-arch.cpp", "llama-vocab.cpp"):
-                member = next(m for m in tar.getmembers() if m.name.endswith(f"/llama.cpp/src/{name}"))
-                yield tar.extractfile(member).read().decode()
-
-
-def gguf_keys(arch):
-    """Every key of metadata, without the architecture: of llama.cpp and of its Python package."""
-    keys = {key.replace("{arch}.", "", 1) if key.startswith("{arch}.") else key for key in constants(gguf.constants.Keys)}
-    table = arch[arch.index("LLM_KV_NAMES"):]
-    table = table[: table.index("};")]
-    return keys, {key for key in re.findall(r'"([^"]+)"', table)}
+            member = next(m for m in tar.getmembers() if m.name.endswith("/llama.cpp/src/llama-vocab.cpp"))
+            return tar.extractfile(member).read().decode()
 
 
 def end_names(vocab):
@@ -62,6 +38,31 @@ def token(content, **properties):
 
 def special(content, **properties):
     return token(content, special=True, **properties)
+
+
+def ordinary(content, **properties):
+    return token(content, special=False, **properties)
+
+
+def in_class(family, name, files):
+    """The same files, read as a tokenizer of this class for a model of this family."""
+    named = {"tokenizer_class": name} if name else {}
+    return {**files, "config.json": {"model_type": family}, "tokenizer_config.json": {**files["tokenizer_config.json"], **named}}
+
+
+# <|a|> is ordinary in tokenizer.json, and other files name it.
+A = [ordinary("<|a|>", id=2048)]
+NAMED = {
+    "pad": {"pad_token": "<|a|>"},
+    "image": {"image_token": "<|a|>"},
+    "table": {"extra_special_tokens": {"image_token": "<|a|>"}},
+    "saved table": {"model_specific_special_tokens": {"image_token": "<|a|>"}},
+    "list": {"additional_special_tokens": ["<|a|>"]},
+    "pad, declared as ordinary": {"pad_token": "<|a|>", "added_tokens_decoder": {"2048": ordinary("<|a|>")}},
+    "list, declared as ordinary": {"additional_special_tokens": ["<|a|>"], "added_tokens_decoder": {"2048": ordinary("<|a|>")}},
+    "pad, another declared": {"pad_token": "<|a|>", "added_tokens_decoder": {"0": special("<|endoftext|>")}},
+}
+CLASSES = {"llama": [None], "gpt2": [None], "qwen2": ["PreTrainedTokenizerFast"], "qwen3": [None, "PreTrainedTokenizerFast"]}
 
 
 # Files beside a tokenizer.json whose own added token is <|endoftext|>, id 0; "added" are more of its added tokens.
@@ -89,6 +90,9 @@ FOLDERS = {
     "added_tokens that clash": {"added": [special("<|c|>", id=2048)], "tokenizer_config.json": {}, "added_tokens.json": {"<|a|>": 2048, "<|b|>": 2049}},
     "added_tokens without effect": {"tokenizer_config.json": {"added_tokens_decoder": {"2048": special("<|d|>")}}, "added_tokens.json": {"<|a|>": 2048}},
 }
+FOLDERS |= {f"named: {how}": {"added": A, "tokenizer_config.json": config} for how, config in NAMED.items()}
+FOLDERS |= {f"named: {how}, {family} {of or 'without a class'}": in_class(family, of, {"added": A, "tokenizer_config.json": config})
+            for family, classes in CLASSES.items() for of in classes for how, config in NAMED.items()}
 
 
 def folder(files, path):
@@ -97,32 +101,17 @@ def folder(files, path):
     (path / "tokenizer.json").write_text(json.dumps(tokenizer))
     for name, data in files.items():
         if name != "added":
-            data = {"tokenizer_class": "PreTrainedTokenizerFast", **data} if name == "tokenizer_config.json" else data
             (path / name).write_text(json.dumps(data))
-    return TokenizersBackend.from_pretrained(path)
+    return (AutoTokenizer if "config.json" in files else TokenizersBackend).from_pretrained(path)
 
 
 def generate(oracle):
-    arch, vocab = llama_cpp()
-    python, cpp = gguf_keys(arch)
-    oracle.data["gguf keys"] = sorted(python | {key.removeprefix("%s.") for key in cpp})
-    oracle.data["end names"] = end_names(vocab)
-    base = {"rope_theta", "rope_scaling", "torch_dtype", "_name_or_path", "attn_implementation", "is_causal", "per_layer_config", "layer_types",
-            "use_sliding_window", "sliding_window", "attention_chunk_size", "partial_rotary_factor", "original_max_position_embeddings",
-            "quantization_config", "model_type"}
-    keys = {family: {f.name for f in dataclasses.fields(of)} | set(of.attribute_map) | base for family, of in CONFIGS.items()}
-    oracle.data["config keys"] = {family: sorted(found) for family, found in keys.items()}
-    oracle.data["rope keys"] = sorted(RopeParameters.__annotations__)
-    oracle.data["generation keys"] = sorted(GenerationConfig().__dict__)
-    source = inspect.getsource(PreTrainedTokenizerBase.__init__) + inspect.getsource(TokenizersBackend.__init__)
-    read = set(re.findall(r'kwargs\.(?:pop|get|setdefault)\(\s*"(\w+)"', source)) | set(re.findall(r'"(\w+)" (?:not )?in kwargs', source))
-    oracle.data["tokenizer keys"] = sorted(read | set(PreTrainedTokenizerBase.SPECIAL_TOKENS_ATTRIBUTES) | {"extra_special_tokens", "added_tokens_decoder"})
-
+    oracle.data["end names"] = end_names(llama_cpp())
     found = {}
     for name, files in FOLDERS.items():
         with tempfile.TemporaryDirectory() as path:
             tokenizer = folder(copy.deepcopy(files), pathlib.Path(path))
-            texts = [[text, tokenizer.encode(text)] for text in TEXTS]
+            texts = [[text, tokenizer.encode(text)] for text in (TEXTS[:1] if name.startswith("named: ") else TEXTS)]
             texts = [[text, ids, tokenizer.decode(ids, skip_special_tokens=True)] for text, ids in texts]
             found[name] = {"files": files, "texts": texts, "names": dict(sorted(tokenizer.special_tokens_map.items()))}
     oracle.data["added tokens"] = found
