@@ -287,6 +287,13 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
                 _ => unknown_method_callback(state, value, "split", &[separator, most.into()]),
             }
         }
+        // minijinja makes a field as wide as asked for before it takes fuel for it.
+        ("format", Some(text)) => {
+            let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty());
+            let widths = numbers.map(|n| n.parse().unwrap_or(u64::MAX));
+            state.consume_fuel(widths.fold(0, u64::saturating_add) / 64)?;
+            unknown_method_callback(state, value, name, args)
+        }
         ("removeprefix" | "removesuffix", Some(text)) => {
             let (part,): (&str,) = from_args(args)?;
             let rest = match name {
