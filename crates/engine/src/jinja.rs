@@ -143,9 +143,12 @@ fn environment() -> Result<Environment<'static>, Error> {
         });
     }
     // minijinja takes None for an empty list. Templates that need tools, and get none, loop over it.
-    environment.add_filter(LOOPED, |value: Value| match value.is_none() {
-        true => refuse("None cannot be looped over"),
-        false => Ok(value),
+    environment.add_filter(LOOPED, |value: Value| {
+        if value.is_none() {
+            refuse("None cannot be looped over")
+        } else {
+            Ok(value)
+        }
     });
     let items = |value: &Value| !value.is_none() && value.try_iter().is_ok();
     environment.add_test("iterable", items);

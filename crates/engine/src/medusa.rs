@@ -16,8 +16,8 @@ use std::path::Path;
 /// The name of the heads' file in a model's folder.
 pub const FILE: &str = "medusa.safetensors";
 
-/// Runs one step as day 5's `forward` does, and also returns the states that the head read: `(B, n,
-/// C)`, after the last norm.
+/// Runs one step as day 5's `forward` does, and also returns the states that the head read:
+/// `(B, n, C)`, after the last norm.
 ///
 /// # Errors
 /// Same as `forward`.

@@ -4,7 +4,7 @@
 
 use candecode::day05_model::Norm;
 use candecode::day07_greedy::StopStrings;
-use candecode::kit::{FinishReason, Model as _, SamplingParams, Token, TokenIter};
+use candecode::kit::{FinishReason, SamplingParams, Token, TokenIter};
 use candecode_engine::score::{score, TraceLoop};
 use candecode_engine::watched::{first_nan, NanTrace};
 use candecode_engine::CacheConfig;

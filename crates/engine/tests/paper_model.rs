@@ -1,6 +1,6 @@
 //! The book's paper model, `models/paper`, which is small enough to compute by hand. Everything the
-//! book prints about it is computed here with the days' own functions and compared: `cargo test
-//! --features ref --test paper_model`. With `PAPER=write` the pages are rewritten.
+//! book prints about it is computed here with the days' own functions and compared:
+//! `cargo test --features ref --test paper_model`. With `PAPER=write` the pages are rewritten.
 
 #![cfg(feature = "ref")]
 

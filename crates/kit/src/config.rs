@@ -194,9 +194,10 @@ impl Keys<'_> {
         self.refuse_other_mathematics(family, context)?;
         // GPT-2 has none of these keys, and transformers doesn't read them for it.
         let (rope_theta, rope_scaling) = if gpt2 { (10_000.0, None) } else { self.rope(context)? };
-        let [kv_heads, head_dim] = match gpt2 {
-            true => [None; 2],
-            false => [self.count(&["num_key_value_heads"])?, self.count(&["head_dim"])?],
+        let [kv_heads, head_dim] = if gpt2 {
+            [None; 2]
+        } else {
+            [self.count(&["num_key_value_heads"])?, self.count(&["head_dim"])?]
         };
         let hidden_size = need(HIDDEN_SIZE, self.count(HIDDEN_SIZE)?)?;
         let heads = need(HEADS, self.count(HEADS)?)?;

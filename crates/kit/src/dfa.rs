@@ -119,9 +119,12 @@ impl Dfa {
             .dfa_size_limit(Some(table_bytes))
             .determinize_size_limit(set_bytes);
         let table = dense::Builder::new().configure(config).build_from_nfa(&nfa);
-        let table = table.map_err(|e| match e.is_size_limit_exceeded() {
-            true => too_large(),
-            false => refused(causes(e)),
+        let table = table.map_err(|e| {
+            if e.is_size_limit_exceeded() {
+                too_large()
+            } else {
+                refused(causes(e))
+            }
         })?;
         let start = table.start_state_forward(&Input::new("").anchored(anchored));
         let start = start.map_err(|e| refused(e.to_string()))?;
