@@ -204,7 +204,7 @@ fn namespace(defaults: Option<ValueOrKwargs>) -> Result<Value, Error> {
         defaults => {
             let object = defaults.as_ref().and_then(|defaults| defaults.as_object());
             let all = object.and_then(|object| object.try_iter_pairs());
-            pairs.extend(all.into_iter().flatten().map(<(Value, Value)>::from));
+            pairs.extend(all.into_iter().flatten());
         }
     }
     let (marked,) = from_args(&[Value::from_pairs(pairs)])?;
