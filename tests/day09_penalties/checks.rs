@@ -66,7 +66,8 @@ frame::checks! {
         penalty_window_limits_penalties_but_not_no_repeat_ngram, repetition_comes_before_presence,
         all_three_equal_vllm, the_pipeline_is_that_of_transformers,
         a_bad_parameter_is_rejected_at_once, greedy_tokens_equal_transformers;
-    9.6: a_longer_repetition_costs_more, dry_equals_the_definition;
+    9.6: a_longer_repetition_costs_more, dry_equals_the_definition,
+        dry_leaves_the_first_token_alone;
 }
 
 /// Checks that `change` turns `logits` into `want`.
@@ -606,6 +607,19 @@ fn a_longer_repetition_costs_more(day: &Day) -> Outcome {
 
 /// Compares with the definition, applied literally: for every token and every length, whether the
 /// end of the text occurred before, followed by this token.
+fn dry_leaves_the_first_token_alone(day: &Day) -> Outcome {
+    for (tokens, want) in [(vec![2], [1.0, 1.0, 1.0]), (vec![2, 0], [0.75, 1.0, 1.0])] {
+        let input = format!("DRY multiplier 0.25, base 1.5, allowed length 0, after {tokens:?}");
+        let change = |l: &mut [f32]| {
+            (day.dry)(l, &tokens, 0.25, 1.5, 0);
+            Ok(())
+        };
+        becomes(&input, &[1.0; 3], change, &want)
+            .likely("nothing stands before the first token, so it continues nothing")?;
+    }
+    Ok(())
+}
+
 fn dry_equals_the_definition(day: &Day) -> Outcome {
     let mut random = Random::new(19);
     for _ in 0..40 {

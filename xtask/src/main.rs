@@ -74,4 +74,4 @@ fn arguments() -> Vec<OsString> {
 }
 
 /// The commands that pass their arguments to another program.
-const PASSED_ON: [&str; 7] = ["run", "chat", "serve", "compare", "bench", "hunt", "mistakes"];
+const PASSED_ON: [&str; 6] = ["run", "chat", "serve", "compare", "bench", "mistakes"];

@@ -88,8 +88,12 @@ fn an_unknown_device_is_refused_before_anything_is_built() {
     for command in ["run", "check"] {
         let (_, err, code) = fake.say(&[command, "--device", "cuda:0"]);
         assert!(err.contains("\"cuda:0\"") && code == 2, "{command}: {err}");
+        let (_, err, code) = fake.say(&[command, "--device", "mps"]);
+        assert!(err.contains("did you mean metal?") && code == 2, "{command}: {err}");
     }
     if cfg!(target_os = "linux") {
+        let (_, err, code) = fake.say(&["run", "--accelerate", "-p", "a"]);
+        assert!(err.starts_with("error: --accelerate needs macOS") && code == 2, "{err}");
         let (_, err, code) = fake.say(&["run", "--device", "metal"]);
         assert!(err.contains("--device metal") && code == 2, "{err}");
     }

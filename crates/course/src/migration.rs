@@ -150,9 +150,10 @@ fn append_missing(text: &mut String, stub: &str) -> Result<Vec<String>, String> 
             }
         }
     }
-    let (uses, end) = match text.contains("\r\n") {
-        true => (uses.replace('\n', "\r\n"), end.replace('\n', "\r\n")),
-        false => (uses, end),
+    let (uses, end) = if text.contains("\r\n") {
+        (uses.replace('\n', "\r\n"), end.replace('\n', "\r\n"))
+    } else {
+        (uses, end)
     };
     if !end.is_empty() && !text.ends_with('\n') {
         text.push('\n');

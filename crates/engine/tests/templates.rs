@@ -27,8 +27,9 @@ fn render(template: &str, input: &Data) -> Result<String, String> {
 }
 
 /// Templates that minijinja renders but Jinja2 renders differently or rejects are listed in
-/// `minijinja.json`. They touch corners of Python such as dict views, comparisons of unlike types,
-/// and generators that are read twice.
+/// `minijinja.json`. They touch corners of Python such as large floats, scopes in blocks of `set`,
+/// dict views and generators that are read twice. The cases are about what chat templates do;
+/// operators, filters and tests are minijinja's own to test.
 #[test]
 fn a_template_renders_as_in_jinja2_or_is_refused() {
     let read = |name: &str| std::fs::read(candecode_testing::oracle(name)).unwrap();
@@ -49,7 +50,7 @@ fn a_template_renders_as_in_jinja2_or_is_refused() {
         }
     }
     assert_eq!(different, known);
-    assert!(equal > 270, "{equal} equal of {}", golden.cases.len());
+    assert!(equal > 140, "{equal} equal of {}", golden.cases.len());
 }
 
 #[test]

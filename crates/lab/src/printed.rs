@@ -50,9 +50,10 @@ const WIDTH: usize = 84;
 pub fn run(repo: &Repo, args: &Printed) -> Result<ExitCode> {
     let page = args.page.as_deref();
     let mut sum = claims::sentences(repo, page)?;
-    sum.add(match args.claims {
-        true => claims::measure(repo, &reference(repo, None)?, page)?,
-        false => outputs(repo, args)?,
+    sum.add(if args.claims {
+        claims::measure(repo, &reference(repo, None)?, page)?
+    } else {
+        outputs(repo, args)?
     });
     say!("{}", sum.line());
     Ok(ExitCode::from(u8::from(sum.failed > 0)))

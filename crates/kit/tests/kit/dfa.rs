@@ -199,7 +199,7 @@ fn a_word_matches_in_any_letter_case() {
         ("cat", &["cat", "Cat", "CAT", "cAt"][..], &["cart", "ca", "c.t"][..]),
         ("Été", &["été", "ÉTÉ", "Été", "éTé"], &["ete", "Ete"]),
         ("c++", &["c++", "C++"], &["ccc", "c+"]),
-        ("STRASSE", &["strasse"], &["straße"]),
+        ("STRASSE", &["strasse", "straße"], &["strase"]),
         ("straße", &["straße", "STRASSE", "STRAßE", "STRAẞE"], &["strase"]),
         ("ΣΊΣΥΦΟΣ", &["σίσυφοσ", "σίσυφος", "ΣΊΣΥΦΟΣ"], &["σισυφος"]),
         ("ΟΔΟΣ", &["οδος", "οδοσ", "Οδος"], &["οδο"]),
@@ -236,6 +236,36 @@ fn a_word_matches_in_both_normalization_forms() {
         }
     }
     assert!(!matches(&word_pattern("caf\u{e9}"), "cafe"));
+}
+
+/// A character that is several letters in capitals has them as another spelling.
+#[test]
+fn a_ligature_matches_its_letters() {
+    for (letters, ligature) in [
+        ("STRASSE", "straße"),
+        ("gross", "groß"),
+        ("ss", "ß"),
+        ("SS", "ẞ"),
+        ("office", "oﬃce"),
+        ("office", "oﬀice"),
+        ("office", "ofﬁce"),
+        ("fish", "ﬁsh"),
+        ("first", "ﬁrﬆ"),
+        ("first", "firﬅ"),
+        ("αι", "ᾳ"),
+        ("ssss", "sßs"),
+        ("\u{2bc}n", "ŉ"),
+    ] {
+        for (word, way) in [(letters, ligature), (ligature, letters)] {
+            for way in [way.to_string(), way.to_uppercase(), way.to_lowercase()] {
+                let pattern = word_pattern(word);
+                assert!(matches(&pattern, &way), "{word} should match {way}: {pattern}");
+            }
+        }
+    }
+    assert!(!matches(&word_pattern("fish"), "ﬀsh") && !matches(&word_pattern("as"), "aß"));
+    // A run of letters with other spellings is only tried in full up to a limit.
+    assert!(word_pattern(&"s".repeat(200)).len() < 10_000);
 }
 
 #[test]
@@ -277,6 +307,19 @@ fn a_word_list_matches_exactly_its_words() {
     let dfa = Dfa::anchored(&any_word(&nested)).unwrap();
     assert!(nested.iter().all(|word| dfa.ends_in_match(walk(&dfa, word.as_bytes()))));
     assert!(!dfa.ends_in_match(walk(&dfa, b"aba")));
+}
+
+/// Long words make an automaton whose size grows with the square of their length.
+#[test]
+fn a_list_too_large_for_an_automaton_is_refused() {
+    let refusal =
+        |words: &[String]| Dfa::search(&any_word(words)).map(drop).unwrap_err().to_string();
+    let long = refusal(&["--help".repeat(5_000)]);
+    assert!(long.contains("the blocked words is too large; block fewer or shorter"), "{long}");
+    let mut random = Random::new(46);
+    let mut word = || format!("{}{}", random.below(1 << 31), random.below(1 << 31));
+    let many: Vec<String> = (0..100_000).map(|_| word()).collect();
+    assert!(refusal(&many).contains("are the limit"));
 }
 
 /// A long list compiles quickly, even in an unoptimized build.
