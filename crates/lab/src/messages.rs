@@ -6,8 +6,8 @@ use candecode_course::Repo;
 use std::process::ExitCode;
 use xtask::cargo;
 
-/// Runs the test `tests/messages.rs`, which runs every command on the page and in
-/// `tests/messages/every_loop.md`, and rewrites both files with the output. The exit code is 1 if
+/// Runs the test `tests/messages`, which runs every command on the page and rewrites the page with
+/// the output. The exit code is 1 if
 /// the test fails.
 ///
 /// # Errors

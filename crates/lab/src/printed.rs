@@ -50,9 +50,10 @@ const WIDTH: usize = 84;
 pub fn run(repo: &Repo, args: &Printed) -> Result<ExitCode> {
     let page = args.page.as_deref();
     let mut sum = claims::sentences(repo, page)?;
-    sum.add(match args.claims {
-        true => claims::measure(repo, &reference(repo, None)?, page)?,
-        false => outputs(repo, args)?,
+    sum.add(if args.claims {
+        claims::measure(repo, &reference(repo, None)?, page)?
+    } else {
+        outputs(repo, args)?
     });
     say!("{}", sum.line());
     Ok(ExitCode::from(u8::from(sum.failed > 0)))
@@ -251,7 +252,7 @@ fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
     command.args(["-c", &format!("{CARGO}{typed}")]).current_dir(&repo.root);
     command.env("CANDECODE", program).env("CANDECODE_MODELS", repo.root.join("models"));
     host::set_threads(&mut command);
-    let out = child::run(&mut command, LIMIT, |_| ())?;
+    let out = child::run(&mut command, LIMIT)?;
     let errors: Vec<&str> = out.stderr.lines().filter(|line| !line.starts_with('[')).collect();
     Ok(match out.stdout.trim() {
         "" => errors.join("\n"),

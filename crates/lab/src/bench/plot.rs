@@ -1,8 +1,8 @@
 //! Plots of the measurements for the book: SVG in the house style, with classes instead of colors.
 
-use crate::shared::root;
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// An axis, with its name, bounds and labels.
 #[derive(Clone)]
@@ -127,12 +127,12 @@ impl Plot {
         self.svg += &text;
     }
 
-    /// Writes the plot to `book/src/bench`.
+    /// Writes the plot to a folder.
     ///
     /// # Errors
     /// If the file can't be written.
-    pub fn save(self, name: &str) -> Result<()> {
-        save(name, &(self.svg + "</svg>\n"))
+    pub fn save(self, folder: &Path, name: &str) -> Result<()> {
+        save(folder, name, &(self.svg + "</svg>\n"))
     }
 }
 
@@ -147,11 +147,14 @@ pub fn open(height: usize, label: &str) -> String {
     format!("<svg viewBox=\"0 0 720 {height}\" role=\"img\" aria-label=\"{label}\">\n")
 }
 
-/// Writes a file to `book/src/bench`.
+/// Writes a result to a folder, which is created if necessary, and says where it is.
 ///
 /// # Errors
 /// If the file can't be written.
-pub fn save(name: &str, text: &str) -> Result<()> {
-    let file = root().join("book/src/bench").join(name);
-    std::fs::write(&file, text).with_context(|| file.display().to_string())
+pub fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
+    let file = folder.join(name);
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    std::fs::write(&file, text).with_context(|| file.display().to_string())?;
+    eprintln!("{}", file.display());
+    Ok(())
 }

@@ -69,6 +69,23 @@ pub(crate) fn indented(text: &str) -> String {
     format!("  …{}", wrap(shown.trim_start(), 82).replace('\n', "\n  "))
 }
 
+/// Puts a prompt in a column on the left, and its text in one on the right.
+pub(crate) fn two_columns(prompt: &str, text: &str) -> String {
+    let shown: String = text.chars().filter(|c| c.is_whitespace() || !c.is_control()).collect();
+    let (prompt, text) = (wrap(prompt, 24), wrap(shown.trim(), 58));
+    let (mut left, mut right) = (prompt.lines(), text.lines());
+    let mut lines = Vec::new();
+    loop {
+        match (left.next(), right.next()) {
+            (None, None) => return lines.join("\n"),
+            (prompt, text) => {
+                let line = format!("{:<26}{}", prompt.unwrap_or(""), text.unwrap_or(""));
+                lines.push(line.trim_end().to_string());
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -87,5 +104,14 @@ pub(crate) mod tests {
             assert_eq!(error.to_string(), "no");
             assert_eq!(error.is::<candecode_course::Usage>(), is_usage);
         }
+    }
+
+    #[test]
+    fn a_prompt_stands_next_to_its_text() {
+        let got = two_columns("Lily and her dog", &" were in the park.".repeat(4));
+        let lines: Vec<&str> = got.lines().collect();
+        assert_eq!(lines[0], format!("{:<26}{}", "Lily and her dog", &got[26..lines[0].len()]));
+        assert!(lines.len() > 1 && lines[1].starts_with(&" ".repeat(26)), "{got}");
+        assert!(lines.iter().all(|line| line.chars().count() <= 84), "{got}");
     }
 }
