@@ -33,12 +33,10 @@ pub fn run(repo: &Repo) -> Result<ExitCode> {
         let to = kept.join(format!("mistake-{day}-{name}.wasm"));
         let status = cargo::command(repo)
             .args(["run", "--quiet", "--profile", "tools", "--package", "candecode-book", "--"])
-            .args(["lessons", "--features", &features.join(",")])
-            .arg("--root")
+            .arg("lessons")
             .arg(&course)
-            .arg("--target-dir")
+            .arg(features.join(","))
             .arg(&target)
-            .arg("--to")
             .arg(&to)
             .status()
             .context("cannot start cargo")?;

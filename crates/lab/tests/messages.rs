@@ -1,7 +1,7 @@
 //! Tests the book's page of error messages: runs every command on it, and compares the output and
 //! the exit code with what the page shows.
 //!
-//! `cargo lab messages` updates the page. This file creates the models, files and servers that
+//! `cargo xtask book --refresh` updates the page. This file creates the models, files and servers that
 //! the commands name, each with one thing wrong. `messages/` has more cases, which wouldn't help a
 //! reader. The test runs only on Linux, because some messages quote the operating system.
 #![cfg(target_os = "linux")]
@@ -507,7 +507,7 @@ fn cases(lines: &[String]) -> Vec<(String, Range<usize>)> {
 #[test]
 fn commands_print_what_the_page_shows() {
     let stage = Stage::set_up();
-    let write = std::env::var("MESSAGES").is_ok_and(|what| what == "write");
+    let refresh = std::env::var_os("CANDECODE_REFRESH").is_some();
     let mut differ = Vec::new();
     let more = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages/every_loop.md");
     for path in [stage.page.root.join("book/src/when_something_goes_wrong.md"), more] {
@@ -529,12 +529,12 @@ fn commands_print_what_the_page_shows() {
                 lines.splice(body, said);
             }
         }
-        if write {
+        if refresh {
             fs::write(path, lines.join("\n") + "\n").unwrap();
         }
     }
     let all = differ.join("\n");
-    assert!(write || differ.is_empty(), "{all}\nto update the pages: `cargo lab messages`");
+    assert!(refresh || differ.is_empty(), "{all}\n`cargo xtask book --refresh` rewrites the pages");
 }
 
 fn shown_all(stage: &Stage, cases: &[(String, Range<usize>)]) -> Vec<Vec<String>> {

@@ -1,7 +1,8 @@
 //! Plots of the measurements for the book: SVG in the house style, with classes instead of colors.
 
 use crate::shared::root;
-use anyhow::{Context as _, Result};
+use anyhow::{anyhow, Context as _, Result};
+use candecode_book::figures;
 use std::fmt::Write as _;
 
 /// An axis, with its name, bounds and labels.
@@ -147,11 +148,18 @@ pub fn open(height: usize, label: &str) -> String {
     format!("<svg viewBox=\"0 0 720 {height}\" role=\"img\" aria-label=\"{label}\">\n")
 }
 
-/// Writes a file to `book/src/bench`.
+/// Writes a file to `book/src/bench`. A plot gets the style of the book's figures.
 ///
 /// # Errors
 /// If the file can't be written.
 pub fn save(name: &str, text: &str) -> Result<()> {
     let file = root().join("book/src/bench").join(name);
+    let mut text = text.to_string();
+    if name.ends_with(".svg") {
+        let css = root().join(figures::CSS);
+        let css = std::fs::read_to_string(&css).with_context(|| css.display().to_string())?;
+        let drawn = figures::standalone(&css, &text);
+        text = drawn.map_err(|(line, why)| anyhow!("{name}:{line}: {why}"))?;
+    }
     std::fs::write(&file, text).with_context(|| file.display().to_string())
 }
