@@ -14,7 +14,7 @@ pub const CSS: &str = "book/theme/figures.css";
 /// The colors and letters of a page, for a figure that is shown as an image.
 const PAGE: &str =
     "svg{--fg:#1f2328;--bg:#fff;--mono-font:ui-monospace,SFMono-Regular,Menlo,Consolas,\
-monospace;color:var(--fg);background:var(--bg);font-family:system-ui,sans-serif}
+monospace;color:var(--fg);background:var(--bg);font-family:\"Open Sans\",\"Noto Sans\",\"Segoe UI\",Helvetica,Arial,sans-serif}
 @media(prefers-color-scheme:dark){svg{--fg:#d7dce5;--bg:#0d1117}}";
 
 /// An image on a line of its own in a chapter.

@@ -25,6 +25,9 @@ use std::ops::Range;
 /// The scripts of the live figures.
 pub const SCRIPTS: &str = "book/src/live/figures";
 
+/// The test that computes the numbers of the paper model.
+const PAPER: &str = "crates/lab/tests/paper_model.rs";
+
 /// Markers whose blocks this module fills, and those that `candecode-lab` or people take care of.
 const KINDS: [&str; 11] = [
     "code",
@@ -108,6 +111,11 @@ pub fn edits(repo: &Repo, published: &str, file: &str, text: &str) -> (Vec<Edit>
             "table" => repo.read(rest).map_err(|e| format!("{e:#}")).map(|text| {
                 [""].into_iter().chain(text.lines()).chain([""]).map(str::to_string).collect()
             }),
+            "paper" => match repo.read(PAPER).map_err(|e| format!("{e:#}")) {
+                Ok(test) if test.contains(&format!("\"{rest}\"")) => continue,
+                Ok(_) => Err(format!("{PAPER} computes no {rest}")),
+                Err(message) => Err(message),
+            },
             _ => continue,
         };
         let new = match found {
@@ -303,6 +311,7 @@ mod tests {
             (format!("{CODE} concat signature -->\n\n```rust\n```"), "a fenced block must follow"),
             ("<!-- code: solutions/gone.rs a item -->\n```rust\n```".into(), "solutions/gone.rs"),
             ("<!-- cod: x -->".into(), "unknown marker `cod`"),
+            ("<!-- paper: gone -->".into(), "paper_model.rs computes no gone"),
             ("<!-- live: gone -->\nx\n\n".into(), "gone.js: no such live figure"),
             ("<!-- table: book/src/bench/serve.md -->".into(), "no `<!-- end of table -->`"),
             ("```rust\nlet x = 1;\n```".into(), "1: Rust in the book must come from"),

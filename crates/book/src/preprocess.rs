@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn formulas_become_mathml_on_one_line() {
-        let (page, problems) = shown("a $x_i$ `$b$`\n\n> ```math\n> a \\\\\n> b\n> ```\n> c\n");
+        let (page, problems) = shown("a $x_i$ `$b$`\n\n> ```math\n> a \\, b\n> + c\n> ```\n> c\n");
         assert_eq!(problems, [""; 0]);
         assert!(
             page.starts_with("a <math")

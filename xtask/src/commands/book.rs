@@ -4,7 +4,7 @@
 use crate::cargo;
 use crate::note;
 use anyhow::{Context, Result};
-use candecode_course::Repo;
+use candecode_course::{usage, Repo};
 use clap::Args;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -28,10 +28,14 @@ pub struct Book {
     /// Instead, rewrite whatever --check would report
     #[arg(long, conflicts_with_all = ["open", "live", "mine", "check"])]
     refresh: bool,
-    /// For --check and --refresh: a part of a page's name, --quick (no outputs) or --broken (also
-    /// those of engines with a known mistake)
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-    more: Vec<OsString>,
+    /// With --check or --refresh: without outputs, which need a build of the engine
+    #[arg(long, conflicts_with = "broken")]
+    quick: bool,
+    /// With --check or --refresh: also the outputs of engines with a known mistake, a build each
+    #[arg(long)]
+    broken: bool,
+    /// With --check or --refresh: only pages whose name contains this
+    page: Option<String>,
 }
 
 /// Runs the book's program to completion.
@@ -40,15 +44,22 @@ pub struct Book {
 /// If cargo cannot be started.
 pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
     if args.check || args.refresh {
-        let flags = ["book".into()].into_iter().chain(args.refresh.then(|| "--refresh".into()));
-        let flags: Vec<OsString> = flags.chain(args.more.iter().cloned()).collect();
-        return cargo::run_member(repo, "candecode-lab", &[], &flags);
+        let flags = [("--refresh", args.refresh), ("--quick", args.quick), ("--broken", args.broken)];
+        let flags = flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| flag.into());
+        let page = args.page.iter().map(OsString::from);
+        let all: Vec<OsString> = ["book".into()].into_iter().chain(flags).chain(page).collect();
+        return cargo::run_member(repo, "candecode-lab", &[], &all);
     }
-    if !cargo::target_dir(repo).join("tools").exists() {
+    if args.quick || args.broken || args.page.is_some() {
+        return Err(usage("--quick, --broken and a page are for --check and --refresh"));
+    }
+    let program = format!("debug/candecode-book{}", std::env::consts::EXE_SUFFIX);
+    if !cargo::target_dir(repo).join(program).exists() {
         note!("Compiling mdBook, which is only needed once: less than a minute on two cores.");
     }
     let mut command = cargo::command(repo);
-    command.args(["run", "--profile", "tools", "--package", "candecode-book"]);
+    // Optimizing mdBook would take longer than it runs.
+    command.args(["run", "--config", "profile.dev.opt-level=0", "--package", "candecode-book"]);
     // On a terminal, let cargo show its progress.
     command.args((!std::io::stderr().is_terminal()).then_some("--quiet"));
     command.args(["--", "build"]).args(args.open.then_some("--open"));
