@@ -295,7 +295,8 @@ mod tests {
     fn a_live_figure_and_a_table_need_no_fence() {
         let (found, problems) = read("<!-- live: rope -->\nx\n\ny");
         assert_eq!(problems, [""; 0]);
-        let line = "(This figure answers in [the published book](https://a.b/day02_positions.html).)";
+        let line =
+            "(This figure answers in [the published book](https://a.b/day02_positions.html).)";
         assert_eq!((found[0].body.clone(), &*found[0].lines[0]), (1..2, line));
         let (found, _) = read("<!-- table: book/src/bench/serve.md -->\n<!-- end of table -->");
         assert!(found[0].body == (1..1) && found[0].lines.iter().any(|l| l.starts_with("|--")));
@@ -304,7 +305,10 @@ mod tests {
     #[test]
     fn a_wrong_marker_is_a_problem_with_a_line() {
         for (text, want) in [
-            (format!("\n{CODE} gone item -->\n```rust\n```"), "2: solutions/day10_kv_cache.rs: no struct"),
+            (
+                format!("\n{CODE} gone item -->\n```rust\n```"),
+                "2: solutions/day10_kv_cache.rs: no struct",
+            ),
             (format!("{CODE} append signature -->\n```rust\n```"), "`append` is defined 3 times"),
             (format!("{CODE} concat sign -->\n```rust\n```"), "unknown word `sign`"),
             (format!("{CODE} concat -->\n```rust\n```"), "cannot read `solutions"),

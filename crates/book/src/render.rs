@@ -87,8 +87,12 @@ mod site {
     /// Returns whether a file is newer than all sources of the book, and than this program.
     fn is_newer(stamp: &Path, dir: &Path) -> io::Result<bool> {
         let built = stamp.metadata()?.modified()?;
-        let mut open =
-            vec![dir.join("src"), dir.join("theme"), dir.join("book.toml"), std::env::current_exe()?];
+        let mut open = vec![
+            dir.join("src"),
+            dir.join("theme"),
+            dir.join("book.toml"),
+            std::env::current_exe()?,
+        ];
         while let Some(path) = open.pop() {
             let file = path.metadata()?;
             // A folder changes when a file in it is added or removed.

@@ -44,7 +44,8 @@ pub struct Book {
 /// If cargo cannot be started.
 pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
     if args.check || args.refresh {
-        let flags = [("--refresh", args.refresh), ("--quick", args.quick), ("--broken", args.broken)];
+        let flags =
+            [("--refresh", args.refresh), ("--quick", args.quick), ("--broken", args.broken)];
         let flags = flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| flag.into());
         let page = args.page.iter().map(OsString::from);
         let all: Vec<OsString> = ["book".into()].into_iter().chain(flags).chain(page).collect();
