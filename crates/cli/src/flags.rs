@@ -40,9 +40,9 @@ const BATCH: i64 = 1 << 30;
 #[command(group = ArgGroup::new("draft").args(["draft_model", "draft_ngram", "draft_table"]))]
 #[command(group = ArgGroup::new("block_list").multiple(true).args(["block", "block_file"]))]
 pub struct Args {
-    /// The model: an embedded one (story-3m, story-230k, story-gpt2-1m, paper), a folder, a GGUF
-    /// file, a short name, owner/repo on the hub, or random-135m (any number), which has random
-    /// weights
+    /// The model: an embedded one (story-3m, story-230k, story-gpt2-1m, paper), story-135m (which
+    /// writes story-3m's text at the cost of 135M weights), a folder, a GGUF file, a short name,
+    /// owner/repo on the hub, or random-135m (any number), which has random weights
     #[arg(
         long,
         default_value = DEFAULT_MODEL,

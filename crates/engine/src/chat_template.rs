@@ -128,7 +128,8 @@ impl Template {
     /// # Errors
     /// Same as [`Template::of`].
     pub fn choose(model: &str, own: ChatTemplate, asked: Option<&str>) -> Result<Self> {
-        let story = asked.is_none() && hub::EMBEDDED_MODELS.contains(&model);
+        let story =
+            asked.is_none() && (hub::EMBEDDED_MODELS.contains(&model) || model == formats::WIDENED);
         let special = own.special_tokens;
         if story || asked == Some(STORY) {
             let mut template = Self::new("story", STORY_TEMPLATE, special)?;

@@ -1,5 +1,5 @@
 //! Model sources: the embedded models, folders in Hugging Face format, the hub's cache, GGUF files,
-//! and random weights in memory.
+//! and weights made in memory: random ones, and `story-3m` widened.
 
 #![warn(missing_docs)]
 
@@ -12,8 +12,10 @@ mod regular_file;
 mod safetensors_source;
 mod template_text;
 mod tokenizer_files;
+mod widened_model;
 
 pub use model_files::{chat_template, open_weights, read_config, read_tokenizer, ModelFiles};
 pub use random_model::RandomModel;
 pub use safetensors_source::SafetensorsSource;
 pub use template_text::ChatTemplate;
+pub use widened_model::WIDENED;

@@ -1,6 +1,7 @@
 //! A single handle for everything in a model's files, in any format. Each file is read once.
 
 use crate::gguf::{self, Gguf};
+use crate::widened_model::{WidenedModel, WIDENED};
 use crate::{folder, hub, ChatTemplate, RandomModel};
 use anyhow::{Context as _, Result};
 use candecode_kit::weights::TensorSource;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A model's files: a folder in Hugging Face format, or a GGUF file. A random model has no files
-/// and is generated instead.
+/// and is generated instead; [`WIDENED`] is made from the files of another.
 pub struct ModelFiles {
     path: PathBuf,
     config: ModelConfig,
@@ -27,6 +28,8 @@ enum Format {
     Gguf(Arc<Gguf>),
     /// No files: the path is the name of a model generated in memory.
     Random(Arc<RandomModel>),
+    /// The path is [`WIDENED`], and this is the folder of the model inside.
+    Widened(PathBuf),
 }
 
 impl Format {
@@ -34,6 +37,9 @@ impl Format {
         let metadata = std::fs::metadata(path);
         if metadata.is_err() {
             let name = path.to_str().unwrap_or_default();
+            if name == WIDENED {
+                return Ok(Self::Widened(hub::models_dir()?.join(hub::DEFAULT_MODEL)));
+            }
             if let Some(model) = RandomModel::named(name)? {
                 return Ok(Self::Random(Arc::new(model)));
             }
@@ -53,12 +59,17 @@ impl Format {
             Self::Folder => folder::config(path),
             Self::Gguf(gguf) => Ok((gguf::config(gguf)?, gguf::sampling(gguf))),
             Self::Random(model) => Ok((model.config().clone(), None)),
+            Self::Widened(inner) => {
+                let (config, generation) = folder::config(inner)?;
+                Ok((WidenedModel::widened(&config), generation))
+            }
         }
     }
 
     fn tokenizer(&self, path: &Path) -> Result<Tokenizer> {
         match self {
             Self::Folder => folder::tokenizer(path),
+            Self::Widened(inner) => folder::tokenizer(inner),
             Self::Gguf(gguf) => Ok(Tokenizer::new(gguf::tokenizer(gguf)?).called(path.display())),
             Self::Random(model) => {
                 let story = folder::tokenizer(&hub::models_dir()?.join(hub::DEFAULT_MODEL))?;
@@ -72,12 +83,17 @@ impl Format {
             Self::Folder => Arc::new(folder::weights(path)?),
             Self::Gguf(gguf) => gguf.clone(),
             Self::Random(model) => model.clone(),
+            Self::Widened(inner) => {
+                let (config, _) = folder::config(inner)?;
+                Arc::new(WidenedModel::new(&config, Arc::new(folder::weights(inner)?)))
+            }
         })
     }
 
     fn chat_template(&self, path: &Path) -> Result<ChatTemplate> {
         match self {
             Self::Folder => folder::chat_template(path),
+            Self::Widened(inner) => folder::chat_template(inner),
             Self::Gguf(gguf) => Ok(gguf::chat_template(gguf)),
             Self::Random(_) => Ok(ChatTemplate { source: Ok(None), special_tokens: Map::new() }),
         }
@@ -105,7 +121,7 @@ impl ModelFiles {
         Ok(Self { path: path.to_path_buf(), config, generation_config, format })
     }
 
-    /// Returns the path of the folder or file. For random weights, this is the model's name.
+    /// Returns the path of the folder or file. For a model made in memory, this is its name.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -125,7 +141,7 @@ impl ModelFiles {
     pub fn generation_config_name(&self) -> &'static str {
         match self.format {
             Format::Gguf(_) => "the metadata",
-            Format::Folder | Format::Random(_) => "generation_config.json",
+            Format::Folder | Format::Random(_) | Format::Widened(_) => "generation_config.json",
         }
     }
 
@@ -133,7 +149,7 @@ impl ModelFiles {
     pub fn has_tokenizer(&self) -> bool {
         match self.format {
             Format::Folder => self.path.join("tokenizer.json").exists(),
-            Format::Gguf(_) | Format::Random(_) => true,
+            Format::Gguf(_) | Format::Random(_) | Format::Widened(_) => true,
         }
     }
 
@@ -162,7 +178,7 @@ impl ModelFiles {
     pub fn quantized_types(&self) -> Vec<(String, bool)> {
         match &self.format {
             Format::Gguf(gguf) => gguf.quantized_types(),
-            Format::Folder | Format::Random(_) => vec![],
+            Format::Folder | Format::Random(_) | Format::Widened(_) => vec![],
         }
     }
 

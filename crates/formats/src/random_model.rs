@@ -174,14 +174,14 @@ impl TensorSource for RandomModel {
 }
 
 /// Returns a tensor's seed: its hashed name (FNV-1a).
-fn seed_of(name: &str) -> u64 {
+pub(crate) fn seed_of(name: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// Fills a slice with uniformly distributed values of mean 0 and the given standard deviation.
 /// Value `i` depends only on the seed and `i`, so threads can share the work.
-fn fill(numbers: &mut [f32], deviation: f64, seed: u64) {
+pub(crate) fn fill(numbers: &mut [f32], deviation: f64, seed: u64) {
     const CHUNK: usize = 1 << 16;
     let scale = (2.0 * deviation * 3f64.sqrt() / f64::from(1u32 << 24)) as f32;
     numbers.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, part)| {

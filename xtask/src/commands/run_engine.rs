@@ -97,8 +97,9 @@ impl Flags {
         ["--model", "--draft-model"].iter().filter_map(|flag| self.value(flag)).any(|name| {
             let is_here =
                 repo.root.join("models").join(&name).is_dir() || Path::new(&name).exists();
-            let is_random = name.starts_with("random-") && !name.contains('/');
-            !is_here && !is_random
+            let is_made =
+                name == "story-135m" || name.starts_with("random-") && !name.contains('/');
+            !is_here && !is_made
         })
     }
 

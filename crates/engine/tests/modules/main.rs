@@ -24,3 +24,4 @@ mod sequence;
 mod token_rules;
 mod tokenizer;
 mod weights;
+mod widened_model;

@@ -2,7 +2,8 @@
 
 use crate::hub::environment::folder;
 use crate::hub::hub_cache::Repository;
-use crate::hub::model_names::{models_dir, EMBEDDED_MODELS, KNOWN};
+use crate::hub::model_names::{models_dir, DEFAULT_MODEL, EMBEDDED_MODELS, KNOWN};
+use crate::widened_model::WIDENED;
 use anyhow::Result;
 use candecode_kit::units::bytes;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ pub fn list() -> Result<String> {
     for name in EMBEDDED_MODELS {
         text += &line(name, &files(&models.join(name)), "");
     }
+    let made = format!("made in memory: {DEFAULT_MODEL} at the cost of 135M weights");
+    text += &format!("  {WIDENED:<46} {:>9}  {made}\n", "");
     text += &format!("from the hub, in {}\n", hub.display());
     let empty = text.len();
     for dir in files(&hub) {

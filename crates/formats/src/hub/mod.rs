@@ -15,6 +15,7 @@ pub use installed::list;
 pub use model_names::{is_instruct, models_dir, DEFAULT_MODEL, EMBEDDED_MODELS, KNOWN};
 
 use crate::random_model::RandomModel;
+use crate::widened_model::WIDENED;
 use anyhow::{bail, Context as _, Result};
 use model_names::known;
 use std::path::{Path, PathBuf};
@@ -29,8 +30,8 @@ pub trait Download {
 }
 
 /// Returns the path of a model: an embedded name, a folder or GGUF file, a short name from
-/// [`KNOWN`], or `owner/repo` on the hub. Random models (`random-135m`) have no folder, so their
-/// name is returned. A repository that isn't complete in the cache is fetched by `download`.
+/// [`KNOWN`], or `owner/repo` on the hub. Models made in memory (`random-135m`, [`WIDENED`]) have
+/// no folder, so their name is returned. A repository that isn't complete in the cache is fetched by `download`.
 ///
 /// # Errors
 /// If the model doesn't exist, or isn't on this machine and can't be downloaded.
@@ -41,7 +42,7 @@ pub fn locate(name: &str, download: Option<&dyn Download>) -> Result<PathBuf> {
     if Path::new(name).try_exists().with_context(|| format!("--model {name}"))? {
         return Ok(PathBuf::from(name)); // a folder, or a GGUF file
     }
-    if RandomModel::named(name)?.is_some() {
+    if name == WIDENED || RandomModel::named(name)?.is_some() {
         return Ok(PathBuf::from(name)); // `ModelFiles` builds the model from its name
     }
     if name.ends_with(".gguf") {
@@ -69,7 +70,7 @@ fn in_cache(name: &str, repo: &str, download: Option<&dyn Download>) -> Result<P
         }
         let short: Vec<&str> = KNOWN.iter().map(|(short, _)| *short).collect();
         bail!(
-            "unknown model \"{name}\": neither a folder nor a known name; embedded: {}; on the \
+            "unknown model \"{name}\": neither a folder nor a known name; embedded: {}, {WIDENED}; on the \
                 hub: {}, or owner/repo",
             EMBEDDED_MODELS.join(", "),
             short.join(", ")
