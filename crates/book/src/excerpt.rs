@@ -15,7 +15,7 @@ pub fn anchored(all: &[&str], name: &str) -> Result<Range<usize>, String> {
     match (find("ANCHOR:"), find("ANCHOR_END:")) {
         (Some(start), Some(end)) if start < end => Ok(start + 1..end),
         (Some(_), _) => Err(format!("`ANCHOR: {name}` has no `ANCHOR_END: {name}` after it")),
-        (None, _) => Err(format!("no `ANCHOR: {name}` here")),
+        (None, _) => Err(format!("no `ANCHOR: {name}` here: put it there, or correct the marker")),
     }
 }
 
@@ -66,7 +66,10 @@ fn find(all: &[&str], kinds: &[&str], name: &str) -> Result<usize, String> {
     let public: Vec<usize> = found.iter().filter(is_public).copied().collect();
     match (&found[..], &public[..]) {
         ([one], _) | (_, [one]) => Ok(*one),
-        ([], _) => Err(format!("no {} called `{name}` here", kinds.join(" or "))),
+        ([], _) => Err(format!(
+            "no {} called `{name}` here: if it was renamed, correct the marker",
+            if kinds == ["fn"] { "function" } else { "item" }
+        )),
         _ => Err(format!(
             "`{name}` is defined {} times: name its type, as in `Cached::{name}`, or put \
              `// ANCHOR: NAME` and `// ANCHOR_END: NAME` around one and write `NAME anchor`",

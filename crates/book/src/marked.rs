@@ -307,7 +307,7 @@ mod tests {
         for (text, want) in [
             (
                 format!("\n{CODE} gone item -->\n```rust\n```"),
-                "2: solutions/day10_kv_cache.rs: no struct",
+                "2: solutions/day10_kv_cache.rs: no item called `gone`",
             ),
             (format!("{CODE} append signature -->\n```rust\n```"), "`append` is defined 3 times"),
             (format!("{CODE} concat sign -->\n```rust\n```"), "unknown word `sign`"),
