@@ -485,7 +485,7 @@ fn the_book_prints_the_computed_numbers() {
             }
             used.push(name);
         }
-        pages.push((page, lines.join("\n") + "\n", text));
+        pages.push((page, lines.join("\n") + "\n", text.trim_end().to_string() + "\n"));
     }
     for name in all.keys() {
         assert!(used.iter().any(|used| used == name), "no page prints {name}");

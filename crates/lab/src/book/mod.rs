@@ -151,9 +151,16 @@ impl Page {
             sum.add(one(same || refresh));
         }
         if differs {
-            backup::write(&repo.root.join(&self.file), format!("{}\n", new.join("\n")).as_bytes())?;
+            self.write(repo, &new)?;
         }
         Ok(sum)
+    }
+
+    /// Writes the page's new lines. The last one ends as it did.
+    pub fn write(&self, repo: &Repo, lines: &[String]) -> Result<()> {
+        let end = if self.text.ends_with('\n') { "\n" } else { "" };
+        let text = format!("{}{end}", lines.join("\n"));
+        backup::write(&repo.root.join(&self.file), text.as_bytes())
     }
 }
 

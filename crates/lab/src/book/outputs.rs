@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::Duration;
 use xtask::checking::table::Sum;
 use xtask::term::wrap;
-use xtask::{backup, child, host, say};
+use xtask::{child, host, say};
 
 /// The time limit for one of the book's commands.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -100,8 +100,7 @@ pub fn settle(repo: &Repo, page: &Page, refresh: bool, broken: bool) -> Result<S
         }
     }
     if differs {
-        let path = repo.root.join(&page.file);
-        backup::write(&path, format!("{}\n", lines.join("\n")).as_bytes())?;
+        page.write(repo, &lines)?;
     }
     Ok(sum)
 }
