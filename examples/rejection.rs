@@ -1,5 +1,5 @@
-//! Compares rejection sampling with speculative sampling: `cargo run --features ref --example
-//! rejection`.
+//! Compares rejection sampling with speculative sampling:
+//! `cargo run --features ref --example rejection`.
 
 use candecode::day08_sampling::sample;
 use candecode::day13_speculative::{rejection_sample, verify};

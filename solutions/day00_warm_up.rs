@@ -34,8 +34,8 @@ pub fn embed(table: &Tensor, ids: &Tensor) -> Result<Tensor> {
 
 /// Scores every vector against every row of the table, by their dot product.
 ///
-/// `table` is `(V, C)`, `hidden` is `(B, T, C)`; the result, the *logits*, is `(B, T,
-/// V)`.
+/// `table` is `(V, C)`, `hidden` is `(B, T, C)`; the result, the *logits*, is
+/// `(B, T, V)`.
 ///
 /// # Errors
 /// If the widths differ.
@@ -60,8 +60,8 @@ pub fn best_text(tokenizer: &Tokenizer, logits: &Tensor) -> Result<String> {
     // </solution>
 }
 
-/// Returns the last position of each text, `(B, T, C)` to `(B, C)`. In torch: `x[:,
-/// -1]`.
+/// Returns the last position of each text, `(B, T, C)` to `(B, C)`. In torch:
+/// `x[:, -1]`.
 ///
 /// # Errors
 /// If there are no positions (T = 0).
@@ -90,7 +90,10 @@ pub fn nearest_tokens(table: &Tensor, id: u32, n: usize) -> Result<Vec<u32>> {
     let lengths = table.sqr()?.sum_keepdim(1)?.sqrt()?; // (V, 1)
     let directions = table.broadcast_div(&lengths)?;
     let cosines = directions.matmul(&directions.i(id as usize)?.unsqueeze(1)?)?; // (V, 1)
-    let order = cosines.squeeze(1)?.arg_sort_last_dim(false)?.to_vec1::<u32>()?;
+    let cosines: Vec<f32> = cosines.squeeze(1)?.to_vec1()?;
+    // Not `arg_sort_last_dim`: on Metal it is wrong for more than 1,024 numbers (candle issue 2570).
+    let mut order: Vec<u32> = (0..cosines.len() as u32).collect();
+    order.sort_by(|a, b| cosines[*b as usize].total_cmp(&cosines[*a as usize]));
     Ok(order.into_iter().filter(|other| *other != id).take(n).collect())
     // </solution>
 }

@@ -7,8 +7,8 @@ use candle_core::{bail, DType, Device, Result, Tensor};
 /// sums to 1 (torch `softmax`).
 ///
 /// Never overflows: scores of any size, and a score of `-inf`, are fine. Computed in
-/// f32 and returned in the type of `x` (transformers: `softmax(…,
-/// dtype=torch.float32)`).
+/// f32 and returned in the type of `x` (transformers:
+/// `softmax(…, dtype=torch.float32)`).
 ///
 /// # Errors
 /// If `x` has no such dimension.
@@ -72,10 +72,10 @@ fn masked_scores(q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Result<Tensor
 /// `softmax(q · kᵀ / √D) · v` (Vaswani et al. 2017; torch
 /// `scaled_dot_product_attention`).
 ///
-/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`; the result is `(B, H, T,
-/// D)`. `mask` broadcasts to `(B, H, T, S + T)`, 1 = may attend. A key whose mask is 0
-/// gets a share of 0. Without a mask, every query sees every key. The arguments may be
-/// views, such as those from [`split_heads`].
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`; the result is
+/// `(B, H, T, D)`. `mask` broadcasts to `(B, H, T, S + T)`, 1 = may attend. A key
+/// whose mask is 0 gets a share of 0. Without a mask, every query sees every key. The
+/// arguments may be views, such as those from [`split_heads`].
 ///
 /// # Errors
 /// If the shapes don't match.
@@ -91,8 +91,8 @@ pub fn scaled_dot_product_attention(
     // </solution>
 }
 
-/// Splits the width into heads, `(B, T, H * D)` to `(B, H, T, D)`: element `(b, h, t,
-/// d)` of the result is element `(b, t, h * D + d)` of `x`.
+/// Splits the width into heads, `(B, T, H * D)` to `(B, H, T, D)`: element
+/// `(b, h, t, d)` of the result is element `(b, t, h * D + d)` of `x`.
 ///
 /// # Errors
 /// If `heads` is 0 or doesn't divide the width.
@@ -102,6 +102,9 @@ pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
     let (b, t, width) = x.dims3()?;
     if heads == 0 || width % heads != 0 {
         bail!("split_heads: a width of {width} can't be split into {heads} equal heads")
+    }
+    if heads == 1 {
+        return x.reshape((b, 1, t, width)); // nothing to transpose
     }
     x.reshape((b, t, heads, width / heads))?.transpose(1, 2)
     // </solution>

@@ -5,8 +5,8 @@ use candecode::kit::{SharedOps, Weight};
 use candle_core::{DType, Error, Result, Tensor, D};
 
 /// LayerNorm: brings each vector to mean 0 and variance 1, then scales and shifts it
-/// (Ba et al. 2016; torch `layer_norm`): `(x - mean) / √(variance + eps) · weight +
-/// bias`.
+/// (Ba et al. 2016; torch `layer_norm`):
+/// `(x - mean) / √(variance + eps) · weight + bias`.
 ///
 /// `x` is `(…, C)`, `weight` and `bias` are `(C)`; the result has the shape and type of
 /// `x`. Everything is computed in f32 and rounded once.

@@ -164,7 +164,8 @@ impl StopStrings {
     /// Appends text. Returns the part that can be shown now, and true if a stop string
     /// has ended the text. Text that could still become a stop string stays pending;
     /// the stop string itself is never shown. If several stop strings occur, the one
-    /// that starts first in the text counts.
+    /// that is complete first counts, so that it doesn't matter how the text is divided
+    /// into tokens. If two end at the same place, the longer one counts.
     pub fn push(&mut self, text: &str) -> (String, bool) {
         // task 7.4: Show the text before a stop string, or hold back what could become one
         // <solution>
@@ -173,19 +174,24 @@ impl StopStrings {
         let old_places = std::mem::take(&mut self.places);
         let new_places = text.char_indices().map(|(at, _)| new + at);
         let mut places = Vec::new();
+        let mut first: Option<(usize, usize)> = None; // where a stop string ends and starts
         for at in old_places.into_iter().chain(new_places) {
             let rest = &self.pending[at..];
             // In a sorted list, a stop string that starts `rest` is just before its place, and one
             // that starts with `rest` just after. So the number of stop strings hardly matters.
             let place = self.stops.partition_point(|stop| stop.as_str() <= rest);
             let (before, after) = self.stops.split_at(place);
-            if before.last().is_some_and(|stop| rest.starts_with(stop.as_str())) {
-                self.pending.truncate(at);
-                return (std::mem::take(&mut self.pending), true);
+            if let Some(stop) = before.last().filter(|stop| rest.starts_with(stop.as_str())) {
+                let found = (at + stop.len(), at);
+                first = Some(first.map_or(found, |first| first.min(found)));
             }
             if after.first().is_some_and(|stop| stop.starts_with(rest)) {
                 places.push(at);
             }
+        }
+        if let Some((_, at)) = first {
+            self.pending.truncate(at);
+            return (std::mem::take(&mut self.pending), true);
         }
         let keep_from = places.first().copied().unwrap_or(self.pending.len());
         self.places = places.iter().map(|at| at - keep_from).collect();

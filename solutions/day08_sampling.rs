@@ -24,20 +24,6 @@ pub fn softmax(logits: &[f32]) -> Result<Vec<f32>> {
     // </solution>
 }
 
-// <solution>
-/// Rejects invalid temperatures. The logits are divided in f32, so `t` must be valid as
-/// an f32.
-fn check_temperature(t: f64) -> Result<()> {
-    let divisor = t as f32;
-    if !(divisor.is_finite() && divisor > 0.0) {
-        bail!(
-            "temperature must be a finite number above 0, got {t}; leave it out for greedy decoding"
-        )
-    }
-    Ok(())
-}
-// </solution>
-
 /// Divides the logits by `t`, in f32. Below 1, likely tokens become likelier; above 1,
 /// all tokens become more alike (HF `TemperatureLogitsWarper`). If dividing the largest
 /// logit would give `inf` or `-inf`, it is subtracted from all of them first, so a tiny
@@ -48,7 +34,12 @@ fn check_temperature(t: f64) -> Result<()> {
 pub fn temperature(logits: &mut [f32], t: f64) -> Result<()> {
     // task 8.2: Check the temperature and divide the logits by it
     // <solution>
-    check_temperature(t)?;
+    let divisor = t as f32;
+    if !(divisor.is_finite() && divisor > 0.0) {
+        bail!(
+            "temperature must be a finite number above 0, got {t}; leave it out for greedy decoding"
+        )
+    }
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     if largest.is_finite() && (largest / t as f32).is_infinite() {
         logits.iter_mut().for_each(|logit| *logit -= largest); // the same probabilities
@@ -60,15 +51,6 @@ pub fn temperature(logits: &mut [f32], t: f64) -> Result<()> {
     // </solution>
 }
 
-// <solution>
-fn check_top_k(k: usize) -> Result<()> {
-    if k == 0 {
-        bail!("top_k must be at least 1, got 0")
-    }
-    Ok(())
-}
-// </solution>
-
 /// Keeps the `k` largest logits, and any others equal to the `k`-th largest. The rest
 /// become `-inf`. A `k` above the number of tokens keeps everything (HF
 /// `TopKLogitsWarper`; Fan et al. 2018).
@@ -78,7 +60,9 @@ fn check_top_k(k: usize) -> Result<()> {
 pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
     // task 8.3: Keep the k largest logits, ties included
     // <solution>
-    check_top_k(k)?;
+    if k == 0 {
+        bail!("top_k must be at least 1, got 0")
+    }
     if k >= logits.len() {
         return Ok(()); // clamped: nothing to drop
     }
@@ -94,15 +78,6 @@ pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
     // </solution>
 }
 
-// <solution>
-fn check_top_p(p: f64) -> Result<()> {
-    if !(p > 0.0 && p <= 1.0) {
-        bail!("top_p must be in (0, 1], got {p}")
-    }
-    Ok(())
-}
-// </solution>
-
 /// Keeps the smallest set of tokens whose probability reaches `p`; the rest become
 /// `-inf`.
 ///
@@ -115,7 +90,9 @@ fn check_top_p(p: f64) -> Result<()> {
 pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
     // task 8.4: Keep the smallest set of tokens whose probability reaches p
     // <solution>
-    check_top_p(p)?;
+    if !(p > 0.0 && p <= 1.0) {
+        bail!("top_p must be in (0, 1], got {p}")
+    }
     let probabilities = softmax(logits)?; // rejects NaN
 
     // After top-k, only a few ids are left to sort.
@@ -135,15 +112,6 @@ pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
     // </solution>
 }
 
-// <solution>
-fn check_min_p(p: f64) -> Result<()> {
-    if !(0.0..=1.0).contains(&p) {
-        bail!("min_p must be in [0, 1], got {p}")
-    }
-    Ok(())
-}
-// </solution>
-
 /// Keeps the tokens whose probability is at least `p` times that of the most likely
 /// one; the rest become `-inf` (Nguyen et al. 2024; HF `MinPLogitsWarper`).
 ///
@@ -152,7 +120,9 @@ fn check_min_p(p: f64) -> Result<()> {
 pub fn min_p(logits: &mut [f32], p: f64) -> Result<()> {
     // task 8.5: Keep tokens at least p times as likely as the most likely one
     // <solution>
-    check_min_p(p)?;
+    if !(0.0..=1.0).contains(&p) {
+        bail!("min_p must be in [0, 1], got {p}")
+    }
     let probabilities = softmax(logits)?;
     let largest = probabilities.iter().copied().fold(0.0, f32::max);
     let least = largest * p as f32;
@@ -175,24 +145,25 @@ pub fn min_p(logits: &mut [f32], p: f64) -> Result<()> {
 pub fn warpers(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> {
     // task 8.6: Build one processor for each parameter that is set, in HF's order
     // <solution>
+    // A filter that is called with one logit checks its parameter, and changes nothing.
     let mut all = Vec::new();
     let t = params.temperature;
     if t != 1.0 {
-        check_temperature(t)?;
+        temperature(&mut [0.0], t)?;
         all.push(named(format!("temperature({t})"), move |_, logits| temperature(logits, t)));
     }
     if let Some(k) = params.top_k {
-        check_top_k(k)?;
+        top_k(&mut [0.0], k)?;
         all.push(named(format!("top_k({k})"), move |_, logits| top_k(logits, k)));
     }
     let p = params.top_p;
     if p != 1.0 {
-        check_top_p(p)?;
+        top_p(&mut [0.0], p)?;
         all.push(named(format!("top_p({p})"), move |_, logits| top_p(logits, p)));
     }
     let p = params.min_p;
     if p != 0.0 {
-        check_min_p(p)?;
+        min_p(&mut [0.0], p)?;
         all.push(named(format!("min_p({p})"), move |_, logits| min_p(logits, p)));
     }
     Ok(all)

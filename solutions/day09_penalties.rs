@@ -5,15 +5,6 @@ use candle_core::{bail, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-// <solution>
-fn check_repetition_penalty(penalty: f32) -> Result<()> {
-    if !(penalty.is_finite() && penalty > 0.0) {
-        bail!("repetition_penalty must be a finite number above 0, got {penalty}")
-    }
-    Ok(())
-}
-// </solution>
-
 /// Makes the tokens in `tokens` less likely: divides their logits by `penalty` if they
 /// are positive, and multiplies them by it otherwise (after Keskar et al. 2019, who
 /// only divide; transformers `RepetitionPenaltyLogitsProcessor`; vLLM
@@ -28,7 +19,9 @@ fn check_repetition_penalty(penalty: f32) -> Result<()> {
 pub fn repetition_penalty(logits: &mut [f32], tokens: &[u32], penalty: f32) -> Result<()> {
     // task 9.1: Make every token that occurred less likely, whatever the sign of its logit
     // <solution>
-    check_repetition_penalty(penalty)?;
+    if !(penalty.is_finite() && penalty > 0.0) {
+        bail!("repetition_penalty must be a finite number above 0, got {penalty}")
+    }
     for id in tokens.iter().collect::<BTreeSet<_>>() {
         if let Some(logit) = logits.get_mut(*id as usize).filter(|logit| logit.is_finite()) {
             *logit = if *logit < 0.0 { *logit * penalty } else { *logit / penalty };
@@ -50,17 +43,6 @@ pub fn counts(tokens: &[u32]) -> BTreeMap<u32, u32> {
     counts
 }
 
-// <solution>
-fn check_presence_frequency(presence: f32, frequency: f32) -> Result<()> {
-    for (name, value) in [("presence_penalty", presence), ("frequency_penalty", frequency)] {
-        if !(-2.0..=2.0).contains(&value) {
-            bail!("{name} must be in [-2, 2], got {value}")
-        }
-    }
-    Ok(())
-}
-// </solution>
-
 /// Subtracts `presence` once from the logit of every token in `generated`, and
 /// `frequency` once per occurrence (OpenAI's and vLLM's `presence_penalty` and
 /// `frequency_penalty`).
@@ -78,7 +60,11 @@ pub fn presence_frequency(
 ) -> Result<()> {
     // task 9.2: Subtract presence once, and frequency per occurrence
     // <solution>
-    check_presence_frequency(presence, frequency)?;
+    for (name, value) in [("presence_penalty", presence), ("frequency_penalty", frequency)] {
+        if !(-2.0..=2.0).contains(&value) {
+            bail!("{name} must be in [-2, 2], got {value}")
+        }
+    }
     for (id, count) in counts(generated) {
         if let Some(logit) = logits.get_mut(id as usize) {
             *logit -= frequency * count as f32;
@@ -89,15 +75,6 @@ pub fn presence_frequency(
     // </solution>
 }
 
-// <solution>
-fn check_no_repeat_ngram(n: usize) -> Result<()> {
-    if n == 0 {
-        bail!("no_repeat_ngram must be at least 1, got 0")
-    }
-    Ok(())
-}
-// </solution>
-
 /// Forbids every token that would complete an n-gram that `tokens` already contains, by
 /// setting its logit to `-inf` (transformers `NoRepeatNGramLogitsProcessor`). Ids
 /// beyond the vocabulary are ignored.
@@ -107,7 +84,9 @@ fn check_no_repeat_ngram(n: usize) -> Result<()> {
 pub fn no_repeat_ngram(logits: &mut [f32], tokens: &[u32], n: usize) -> Result<()> {
     // task 9.3: Forbid each token that would repeat an n-gram
     // <solution>
-    check_no_repeat_ngram(n)?;
+    if n == 0 {
+        bail!("no_repeat_ngram must be at least 1, got 0")
+    }
     let Some(start) = (tokens.len() + 1).checked_sub(n) else {
         return Ok(()); // fewer than n - 1 tokens
     };
@@ -146,11 +125,12 @@ pub fn recent(tokens: &[u32], window: Option<usize>) -> &[u32] {
 pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> {
     // task 9.5: Build a processor for each penalty that is set, and give it the right tokens
     // <solution>
+    // Without logits, a penalty only checks its parameter.
     let mut all = Vec::new();
     let window = params.penalty_window;
     let penalty = params.repetition_penalty;
     if penalty != 1.0 {
-        check_repetition_penalty(penalty)?;
+        repetition_penalty(&mut [], &[], penalty)?;
         all.push(named(format!("repetition_penalty({penalty})"), move |input, logits| {
             repetition_penalty(logits, recent(input.tokens, window), penalty)
         }));
@@ -158,7 +138,7 @@ pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>
     let presence = params.presence_penalty;
     let frequency = params.frequency_penalty;
     if presence != 0.0 || frequency != 0.0 {
-        check_presence_frequency(presence, frequency)?;
+        presence_frequency(&mut [], &[], presence, frequency)?;
         let name = format!("presence_penalty({presence}), frequency_penalty({frequency})");
         all.push(named(name, move |input, logits| {
             let generated = &input.tokens[input.prompt_len..];
@@ -166,7 +146,7 @@ pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>
         }));
     }
     if let Some(n) = params.no_repeat_ngram {
-        check_no_repeat_ngram(n)?;
+        no_repeat_ngram(&mut [], &[], n)?;
         all.push(named(format!("no_repeat_ngram({n})"), move |input, logits| {
             no_repeat_ngram(logits, input.tokens, n)
         }));
@@ -181,8 +161,9 @@ pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>
 ///
 /// A token's *match* is the longest suffix of the text that also occurs earlier,
 /// followed by this token. If it has at least `allowed_length` tokens, the token's
-/// logit is reduced by `multiplier * base^(length - allowed_length)`. A `multiplier` of
-/// 0 changes nothing.
+/// logit is reduced by `multiplier * base^(length - allowed_length)`. The first token of
+/// the text follows nothing, so it's no match, whatever length is allowed. A `multiplier`
+/// of 0 changes nothing.
 pub fn dry(logits: &mut [f32], tokens: &[u32], multiplier: f32, base: f32, allowed_length: usize) {
     // task 9.6 (challenge): Penalize only tokens that would continue a repetition
     // <solution>
@@ -190,7 +171,7 @@ pub fn dry(logits: &mut [f32], tokens: &[u32], multiplier: f32, base: f32, allow
         return; // 0 times an infinite power would be NaN
     }
     let mut longest = BTreeMap::<u32, usize>::new();
-    for (at, next) in tokens.iter().enumerate() {
+    for (at, next) in tokens.iter().enumerate().skip(1) {
         let before = tokens[..at].iter().rev();
         let length = before.zip(tokens.iter().rev()).take_while(|(a, b)| a == b).count();
         let known = longest.entry(*next).or_default();

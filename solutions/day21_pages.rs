@@ -5,11 +5,11 @@
 use candecode::day07_greedy::Sequence;
 use candecode::day18_flash_attention::{attend_tiles, Head, Partial, Query, RowMask, Sizes};
 use candecode::kit::device::on_cpu;
-use candecode::kit::{write_slots, Batch, Cache, Chunk, Logits, Model, PagedSequence, Pages};
-use candecode::kit::{Request, Step, Token, TokenIter, Tokenizer, View};
+use candecode::kit::{write_slots, Batch, Cache, Chunk, FreeList, Logits, Model, PagedSequence};
+use candecode::kit::{Pages, Request, Step, Token, TokenIter, Tokenizer, View};
 use candle_core::{bail, CpuStorage, CustomOp3, Layout, Result, Shape, Tensor};
 use rayon::prelude::*;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 // part 1: blocks
@@ -21,13 +21,13 @@ pub struct BlockPool {
     /// For each block, how many sequences hold it. 0: it is free.
     pub ref_counts: Vec<u32>,
     /// The free blocks. The one at the front has been free the longest.
-    pub free: VecDeque<u32>,
+    pub free: FreeList,
 }
 
 impl BlockPool {
     /// Creates a pool in which all blocks are free.
     pub fn new(num_blocks: usize) -> Self {
-        Self { ref_counts: vec![0; num_blocks], free: (0..num_blocks as u32).collect() }
+        Self { ref_counts: vec![0; num_blocks], free: FreeList::new(num_blocks) }
     }
 
     /// Returns the number of free blocks.
@@ -177,7 +177,8 @@ impl PagedCache {
         let (free, all) = (self.pool.num_free(), self.pool.ref_counts.len());
         if needed > free {
             bail!(
-                "too few free blocks of {} positions: {needed} needed, {free} of {all} free",
+                "too few free blocks of {} positions: {needed} needed, {free} of {all} free; \
+                 a larger --num-gpu-blocks-override has more",
                 self.block_size
             )
         }
@@ -710,8 +711,8 @@ pub fn generate_paged<'a>(
 }
 
 /// Computes every prompt that occurs more than once, all but its last token, and forks
-/// it for the sequences in `pairs`, each `(the first sequence with this prompt, another
-/// one)`.
+/// it for the sequences in `pairs`, each
+/// `(the first sequence with this prompt, another one)`.
 fn share_prompts(batch: &mut PagedBatch, pairs: &[(usize, usize)]) -> Result<()> {
     for (first, other) in pairs {
         if batch.cache.len_of(*first) == 0 {

@@ -3,7 +3,7 @@
 
 use candecode::day07_greedy::Sequence;
 use candecode::day21_pages::{varlen_step, BlockPool, BlockTable, NewTokens, PagedCache};
-use candecode::kit::{Model, Token};
+use candecode::kit::{FreeBlocks as _, Model, Token};
 use candle_core::Result;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -55,7 +55,8 @@ pub struct CachedBlock {
 pub struct PrefixCache {
     /// The cached blocks.
     pub cached: HashMap<BlockHash, CachedBlock>,
-    /// The hash of each cached block.
+    /// The hash of each cached block, and of its copies: blocks that other sequences
+    /// have filled with the same text.
     pub hash_of: HashMap<u32, BlockHash>,
     /// The number of prompt tokens looked up so far. (vLLM counts tokens here, not
     /// requests, and calls them queries.)
@@ -98,9 +99,10 @@ impl PrefixCache {
     // part 2: keep and evict
 
     /// Records the full blocks of a sequence, as far as the cache holds them. `tokens`
-    /// is the whole sequence. A hash that is already cached keeps its block. If it is
-    /// cached for another sequence (other tokens, another parent or salt), nothing from
-    /// there on is recorded.
+    /// is the whole sequence. Blocks that have a hash from an earlier call aren't hashed
+    /// again, so a step costs what is new in it. A hash that is already cached keeps its
+    /// block. If it is cached for another sequence (other tokens, another parent or
+    /// salt), nothing from there on is recorded.
     pub fn cache_full_blocks(
         &mut self,
         cache: &PagedCache,
@@ -109,25 +111,26 @@ impl PrefixCache {
         salt: &str,
     ) {
         let Some(table) = cache.tables.get(&sequence) else { return };
-        let held = &tokens[..table.len.min(tokens.len())];
-        let hashes = block_hashes(held, cache.block_size, salt);
-        // task 22.4: Record each full block that isn't cached yet
+        let full = table.len.min(tokens.len()) / cache.block_size;
+        let blocks = &table.blocks[..full];
+        let named = blocks.iter().rposition(|block| self.hash_of.contains_key(block));
+        let mut parent = named.map(|last| self.hash_of[&blocks[last]]);
+        // These have no hash yet.
+        let new = named.map_or(0, |last| last + 1)..full;
+        // task 22.4: Hash each new full block, and record it unless its hash is cached
         // <solution>
-        let mut parent = None;
-        let blocks = held.chunks_exact(cache.block_size);
-        for ((hash, tokens), block) in hashes.into_iter().zip(blocks).zip(&table.blocks) {
-            let is_other = |cached: &CachedBlock| {
-                cached.tokens != tokens || cached.parent != parent || cached.salt != salt
-            };
-            if self.cached.get(&hash).is_some_and(is_other) {
-                break; // a collision: what follows would be found after the other sequence
-            }
-            let is_new = !self.cached.contains_key(&hash) && !self.hash_of.contains_key(block);
-            if is_new {
+        for at in new {
+            let tokens = &tokens[at * cache.block_size..(at + 1) * cache.block_size];
+            let hash = hash_block(parent, tokens, salt);
+            if let Some(cached) = self.cached.get(&hash) {
+                if cached.tokens != tokens || cached.parent != parent || cached.salt != salt {
+                    break; // a collision: what follows would be found after the other sequence
+                }
+            } else {
                 let (tokens, salt) = (tokens.to_vec(), salt.to_string());
-                self.cached.insert(hash, CachedBlock { block: *block, tokens, parent, salt });
-                self.hash_of.insert(*block, hash);
+                self.cached.insert(hash, CachedBlock { block: blocks[at], tokens, parent, salt });
             }
+            self.hash_of.insert(blocks[at], hash);
             parent = Some(hash);
         }
         // </solution>
@@ -141,8 +144,9 @@ impl PrefixCache {
         // task 22.5: Forget the contents of the first n free blocks
         // <solution>
         for block in pool.free.iter().take(n) {
-            if let Some(hash) = self.hash_of.remove(block) {
-                self.cached.remove(&hash);
+            let Some(hash) = self.hash_of.remove(block) else { continue };
+            if self.cached.get(&hash).is_some_and(|cached| cached.block == *block) {
+                self.cached.remove(&hash); // it was this block, and not a copy of it
             }
         }
         // </solution>
@@ -167,7 +171,7 @@ pub fn attach_prefix(cache: &mut PagedCache, sequence: usize, blocks: Vec<u32>) 
     // <solution>
     for block in &blocks {
         if cache.pool.ref_counts[*block as usize] == 0 {
-            cache.pool.free.retain(|free| free != block);
+            cache.pool.free.take_block(*block);
         }
         cache.pool.share(*block);
     }

@@ -18,9 +18,10 @@ use std::rc::Rc;
 
 // part 1: one pass over a tree
 
-/// Returns the mask of the nodes from `first` on: a row for each node, with `past +
-/// num_nodes` numbers, where 1 means that the node may attend to that column. The first
-/// `past` columns are the text before the root, and column `past + i` is node `i`.
+/// Returns the mask of the nodes from `first` on: a row for each node, with
+/// `past + num_nodes` numbers, where 1 means that the node may attend to that column.
+/// The first `past` columns are the text before the root, and column `past + i` is node
+/// `i`.
 pub fn ancestor_mask(tree: &DraftTree, past: usize, first: usize) -> Vec<Vec<u8>> {
     // task 24.1: Let each node see the text, its ancestors and itself
     // <solution>
@@ -341,8 +342,8 @@ impl TreeDrafter for NgramTree {
 /// 2023, SpecInfer; Leviathan et al. 2023 for one child).
 ///
 /// The children of a node are tried in their order, each as day 13 tries a drafted
-/// token: with `q`, the probabilities it was drawn from, it is accepted if `u ·
-/// q(token) < p(token)`. At the first child `p` is the target's distribution. A
+/// token: with `q`, the probabilities it was drawn from, it is accepted if
+/// `u · q(token) < p(token)`. At the first child `p` is the target's distribution. A
 /// rejected child leaves the residual of `p` and its `q`, which is `p` for the next
 /// child. If no child is accepted, the next token is drawn from what is left in the
 /// end. `uniform` returns numbers in [0, 1): one per child tried, and one for the next
@@ -454,11 +455,11 @@ impl TreeDrafter for MedusaTree<'_> {
 }
 
 /// Typical acceptance (Cai et al. 2024, section 3.3; after Hewitt et al. 2022): a
-/// drafted token is accepted if the target finds it likely enough, `p(token) >
-/// min(epsilon, delta · exp(-H(p)))`, where `H(p)` is the entropy of `p` in nats. If
-/// there are several, the most likely child is taken. The next token is the target's
-/// most likely one. This is *lossy*: neither the greedy text nor the distribution is
-/// the target's.
+/// drafted token is accepted if the target finds it likely enough,
+/// `p(token) > min(epsilon, delta · exp(-H(p)))`, where `H(p)` is the entropy of `p`
+/// in nats. If there are several, the most likely child is taken. The next token is
+/// the target's most likely one. This is *lossy*: neither the greedy text nor the
+/// distribution is the target's.
 ///
 /// # Errors
 /// If `target` fails.

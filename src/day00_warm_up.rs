@@ -28,8 +28,8 @@ pub fn embed(table: &Tensor, ids: &Tensor) -> Result<Tensor> {
 
 /// Scores every vector against every row of the table, by their dot product.
 ///
-/// `table` is `(V, C)`, `hidden` is `(B, T, C)`; the result, the *logits*, is `(B, T,
-/// V)`.
+/// `table` is `(V, C)`, `hidden` is `(B, T, C)`; the result, the *logits*, is
+/// `(B, T, V)`.
 ///
 /// # Errors
 /// If the widths differ.
@@ -49,8 +49,8 @@ pub fn best_text(tokenizer: &Tokenizer, logits: &Tensor) -> Result<String> {
     todo!("day 0, task 4: Decode the best id at every position of the first text")
 }
 
-/// Returns the last position of each text, `(B, T, C)` to `(B, C)`. In torch: `x[:,
-/// -1]`.
+/// Returns the last position of each text, `(B, T, C)` to `(B, C)`. In torch:
+/// `x[:, -1]`.
 ///
 /// # Errors
 /// If there are no positions (T = 0).

@@ -9,8 +9,8 @@ use candle_core::{bail, DType, Device, Result, Tensor};
 /// Looks up the learned vector of each position, to be added to the embeddings (GPT-2's
 /// `wpe`).
 ///
-/// `table` is `(context, C)`, `positions` is `(B, T)` in u32, and the result is `(B, T,
-/// C)`.
+/// `table` is `(context, C)`, `positions` is `(B, T)` in u32, and the result is
+/// `(B, T, C)`.
 ///
 /// # Errors
 /// If a position is past the end of the table.

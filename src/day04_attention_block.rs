@@ -11,10 +11,10 @@ use candle_core::{bail, Device, Result, Tensor};
 /// Attention in which `H / Hkv` query heads share each key/value head (Ainslie et al.
 /// 2023): GQA; MQA for `Hkv = 1`.
 ///
-/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S + T, D)`, `mask` is `(B or 1, 1,
-/// T, S + T)`, 1 = may attend; the result is `(B, H, T, D)`. Query head `h` uses
-/// key/value head `h / (H / Hkv)` (HF `repeat_kv`), but no key or value is copied: the
-/// queries that share a head are stacked as more rows of one product.
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S + T, D)`, `mask` is
+/// `(B or 1, 1, T, S + T)`, 1 = may attend; the result is `(B, H, T, D)`. Query head
+/// `h` uses key/value head `h / (H / Hkv)` (HF `repeat_kv`), but no key or value is
+/// copied: the queries that share a head are stacked as more rows of one product.
 ///
 /// # Errors
 /// If `Hkv` is 0 or doesn't divide `H`, or the shapes don't fit.
@@ -56,8 +56,8 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// Returns queries `(B, H, T, D)`, keys and values `(B, Hkv, T, D)` for `x`, `(B,
-    /// T, C)`.
+    /// Returns queries `(B, H, T, D)`, keys and values `(B, Hkv, T, D)` for `x`,
+    /// `(B, T, C)`.
     ///
     /// `cos_sin` has the angles of the positions of `x`, from
     /// [`RotaryEmbedding::cos_sin`](candecode::day02_positions::RotaryEmbedding::cos_sin);

@@ -131,8 +131,8 @@ pub struct DecoderLayer {
 }
 
 impl DecoderLayer {
-    /// Runs the layer on the stream `x`, `(B, T, C)`, and returns the new stream, `(B,
-    /// T, C)`. Hands `step`, `cos_sin` and `cache` to the attention.
+    /// Runs the layer on the stream `x`, `(B, T, C)`, and returns the new stream,
+    /// `(B, T, C)`. Hands `step`, `cos_sin` and `cache` to the attention.
     ///
     /// # Errors
     /// If the shapes don't match.

@@ -133,7 +133,8 @@ impl StopStrings {
     /// Appends text. Returns the part that can be shown now, and true if a stop string
     /// has ended the text. Text that could still become a stop string stays pending;
     /// the stop string itself is never shown. If several stop strings occur, the one
-    /// that starts first in the text counts.
+    /// that is complete first counts, so that it doesn't matter how the text is divided
+    /// into tokens. If two end at the same place, the longer one counts.
     pub fn push(&mut self, text: &str) -> (String, bool) {
         // task 7.4: Show the text before a stop string, or hold back what could become one
         todo!(

@@ -93,8 +93,9 @@ pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>
 ///
 /// A token's *match* is the longest suffix of the text that also occurs earlier,
 /// followed by this token. If it has at least `allowed_length` tokens, the token's
-/// logit is reduced by `multiplier * base^(length - allowed_length)`. A `multiplier` of
-/// 0 changes nothing.
+/// logit is reduced by `multiplier * base^(length - allowed_length)`. The first token of
+/// the text follows nothing, so it's no match, whatever length is allowed. A `multiplier`
+/// of 0 changes nothing.
 pub fn dry(logits: &mut [f32], tokens: &[u32], multiplier: f32, base: f32, allowed_length: usize) {
     // task 9.6 (challenge): Penalize only tokens that would continue a repetition
     todo!("day 9, task 6: Penalize only tokens that would continue a repetition")

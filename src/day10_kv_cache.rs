@@ -16,8 +16,8 @@ pub fn cache_bytes(config: &ModelConfig, rows: usize, len: usize, dtype: DType) 
     todo!("day 10, task 1: Count the numbers that all layers keep, in bytes")
 }
 
-/// Returns the positions of `old`, `(B, Hkv, S, D)`, followed by those of `new`, `(B,
-/// Hkv, T, D)`: `(B, Hkv, S + T, D)`, contiguous, in new memory. `new` can be a
+/// Returns the positions of `old`, `(B, Hkv, S, D)`, followed by those of `new`,
+/// `(B, Hkv, T, D)`: `(B, Hkv, S + T, D)`, contiguous, in new memory. `new` can be a
 /// transposed view.
 ///
 /// # Errors
@@ -195,8 +195,8 @@ pub fn generate_cached<'a>(
 // part 2: preallocate, take back
 
 /// Writes `new`, `(B, Hkv, T, D)`, into `buffer`, `(B, Hkv, capacity, D)`, at position
-/// `at`, in place. Returns a view of the positions up to the last one written, `(B,
-/// Hkv, at + T, D)`. Only the new positions are copied.
+/// `at`, in place. Returns a view of the positions up to the last one written,
+/// `(B, Hkv, at + T, D)`. Only the new positions are copied.
 ///
 /// # Errors
 /// If the buffer is too small, or if rows, heads or head dimensions differ.

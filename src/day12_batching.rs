@@ -59,10 +59,10 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Returns the first step of a batch, for an empty cache: all tokens of every row, `(B,
-/// T)`, padded on the left, with logits for the last column. Sets each row's `padding`,
-/// which later steps need. Rows of one length get no mask, because the causal rule is
-/// all they need.
+/// Returns the first step of a batch, for an empty cache: all tokens of every row,
+/// `(B, T)`, padded on the left, with logits for the last column. Sets each row's
+/// `padding`, which later steps need. Rows of one length get no mask, because the
+/// causal rule is all they need.
 ///
 /// # Errors
 /// If a row is empty or doesn't fit the model.
@@ -250,9 +250,9 @@ pub fn packed_step(model: &dyn Model, rows: &[&[u32]]) -> Result<Step> {
     todo!("day 12, task 8: Put all rows in one line, each as if it were alone")
 }
 
-/// Stacks the rows of `b` below those of `a`, each `(B, Hkv, len, D)`, as `(Ba + Bb,
-/// Hkv, longest, D)`. The shorter one is padded with zeros on the left, so that all
-/// rows end in the same column.
+/// Stacks the rows of `b` below those of `a`, each `(B, Hkv, len, D)`, as
+/// `(Ba + Bb, Hkv, longest, D)`. The shorter one is padded with zeros on the left,
+/// so that all rows end in the same column.
 ///
 /// # Errors
 /// If heads or head dimensions differ.

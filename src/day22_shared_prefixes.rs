@@ -4,7 +4,7 @@
 
 use candecode::day07_greedy::Sequence;
 use candecode::day21_pages::{varlen_step, BlockPool, BlockTable, NewTokens, PagedCache};
-use candecode::kit::{Model, Token};
+use candecode::kit::{FreeBlocks as _, Model, Token};
 use candle_core::Result;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -50,7 +50,8 @@ pub struct CachedBlock {
 pub struct PrefixCache {
     /// The cached blocks.
     pub cached: HashMap<BlockHash, CachedBlock>,
-    /// The hash of each cached block.
+    /// The hash of each cached block, and of its copies: blocks that other sequences
+    /// have filled with the same text.
     pub hash_of: HashMap<u32, BlockHash>,
     /// The number of prompt tokens looked up so far. (vLLM counts tokens here, not
     /// requests, and calls them queries.)
@@ -80,9 +81,10 @@ impl PrefixCache {
     // part 2: keep and evict
 
     /// Records the full blocks of a sequence, as far as the cache holds them. `tokens`
-    /// is the whole sequence. A hash that is already cached keeps its block. If it is
-    /// cached for another sequence (other tokens, another parent or salt), nothing from
-    /// there on is recorded.
+    /// is the whole sequence. Blocks that have a hash from an earlier call aren't hashed
+    /// again, so a step costs what is new in it. A hash that is already cached keeps its
+    /// block. If it is cached for another sequence (other tokens, another parent or
+    /// salt), nothing from there on is recorded.
     pub fn cache_full_blocks(
         &mut self,
         cache: &PagedCache,
@@ -91,10 +93,14 @@ impl PrefixCache {
         salt: &str,
     ) {
         let Some(table) = cache.tables.get(&sequence) else { return };
-        let held = &tokens[..table.len.min(tokens.len())];
-        let hashes = block_hashes(held, cache.block_size, salt);
-        // task 22.4: Record each full block that isn't cached yet
-        todo!("day 22, task 4: Record each full block that isn't cached yet")
+        let full = table.len.min(tokens.len()) / cache.block_size;
+        let blocks = &table.blocks[..full];
+        let named = blocks.iter().rposition(|block| self.hash_of.contains_key(block));
+        let mut parent = named.map(|last| self.hash_of[&blocks[last]]);
+        // These have no hash yet.
+        let new = named.map_or(0, |last| last + 1)..full;
+        // task 22.4: Hash each new full block, and record it unless its hash is cached
+        todo!("day 22, task 4: Hash each new full block, and record it unless its hash is cached")
     }
 
     /// Forgets the next `n` blocks that the pool will hand out, because they are about

@@ -12,9 +12,7 @@ mod day02_positions;
 
 use candecode::kit::config::Llama3Scaling;
 use candle_core::{DType, Device, Result, Tensor};
-use frame::{
-    close, device, ensure, equal, for_candle_nn, golden, refused, Likely, Outcome, Random,
-};
+use frame::{close, device, ensure, equal, golden, refused, Likely, Outcome, Random};
 
 // Products and sums of numbers near 1, and cosines and sines of angles below 10, with errors of a
 // few units of 6e-8.
@@ -67,10 +65,9 @@ frame::checks! {
     2.2: frequencies_by_hand, frequencies_equal_transformers, an_odd_head_dim_is_refused;
     2.3: angles_by_hand, angles_equal_transformers, stretched_angles_equal_transformers;
     2.4: one_turn_by_hand, rope_equals_transformers, the_type_stays, position_0_changes_nothing,
-        a_turn_keeps_lengths, scores_depend_only_on_distance, each_row_has_its_own_positions,
-        rotate_equals_candle_nn;
+        a_turn_keeps_lengths, scores_depend_only_on_distance, each_row_has_its_own_positions;
     2.5: even_rows_come_first, reordering_equals_transformers,
-        reordered_weights_give_the_same_scores, reordering_equals_candle_nn;
+        reordered_weights_give_the_same_scores;
 }
 
 fn positions(rows: &[&[u32]]) -> Result<Tensor> {
@@ -344,51 +341,4 @@ fn reordered_weights_give_the_same_scores(day: &Day) -> Outcome {
         &want,
         TOLERANCE,
     )
-}
-
-/// Separate positions for each row, and heads laid out as a projection leaves them: tokens before
-/// heads in memory.
-fn rotate_equals_candle_nn(day: &Day) -> Outcome {
-    let mut random = Random::new(15);
-    for _ in 0..24 {
-        let (b, heads, t) = (1 + random.below(3), 1 + random.below(4), 1 + random.below(5));
-        let d = 2 * (1 + random.below(5));
-        let x = random.tensor(&[b, t, heads, d])?.transpose(1, 2)?;
-        let at: Vec<Vec<u32>> =
-            (0..b).map(|_| (0..t).map(|_| random.below(9) as u32).collect()).collect();
-        let at = positions(&at.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
-        let (cos, sin) = (day.cos_sin)(d, 1e4, None, &at)?;
-        let [x_nn, cos, sin] = [&x, &cos, &sin].map(for_candle_nn);
-        let want = candle_nn::rotary_emb::rope(&x_nn?, &cos?, &sin?)?;
-        let input = format!("random x {:?}, against candle_nn::rotary_emb::rope", x.dims());
-        close(&input, (day.turn)(1e4, &x, &at), &want, TOLERANCE)?;
-    }
-    Ok(())
-}
-
-/// `rope_i` rotates interleaved pairs. Its reordered output must equal `rotate` on the reordered
-/// input.
-fn reordering_equals_candle_nn(day: &Day) -> Outcome {
-    let mut random = Random::new(16);
-    for _ in 0..24 {
-        let (heads, t, d) = (1 + random.below(4), 1 + random.below(5), 2 * (1 + random.below(5)));
-        let x = random.tensor(&[1, heads, t, d])?;
-        let halves = |x: &Tensor| {
-            let rows = x.transpose(2, 3)?.reshape((heads * d, t))?;
-            let rows = (day.to_halves)(&rows, heads)?;
-            rows.reshape((1, heads, d, t))?.transpose(2, 3)?.contiguous()
-        };
-        let at: Vec<u32> = (0..t).map(|_| random.below(9) as u32).collect();
-        let at = positions(&[&at])?;
-        let (cos, sin) = (day.cos_sin)(d, 1e4, None, &at)?;
-        let [x_nn, cos, sin] = [&x, &cos, &sin].map(for_candle_nn);
-        let interleaved = candle_nn::rotary_emb::rope_i(&x_nn?, &cos?, &sin?)?;
-        let got = halves(&x).and_then(|x| (day.turn)(1e4, &x, &at));
-        let input = format!(
-            "random x {:?}, its pairs reordered and rotated, against candle_nn::rotary_emb::rope_i",
-            x.dims()
-        );
-        close(&input, got, &halves(&interleaved)?, TOLERANCE)?;
-    }
-    Ok(())
 }

@@ -11,10 +11,8 @@ use candecode::day03_norms_and_mlps;
 mod day03_norms_and_mlps;
 
 use candecode::kit::Weight;
-use candle_core::{DType, Module, Result, Tensor};
-use frame::{
-    close, device, equal, for_candle_nn, golden, refused, Failure, Kind, Likely, Outcome, Random,
-};
+use candle_core::{DType, Result, Tensor};
+use frame::{close, device, equal, golden, refused, Failure, Kind, Likely, Outcome, Random};
 
 // In f32, torch and candle add up to 32 terms in different orders, and their tanh, erf and exp
 // differ in the last bit. That amounts to a few units of 6e-8 times the largest number here, about
@@ -61,17 +59,14 @@ macro_rules! implementation {
 frame::checks! {
     day03_norms_and_mlps:
     3.1: layer_norm_by_hand, layer_norm_equals_torch, layer_norm_in_bf16_has_the_bits_of_torch,
-        layer_norm_works_on_any_shape, layer_norm_equals_candle_nn;
+        layer_norm_works_on_any_shape;
     3.2: rms_norm_by_hand, rms_norm_equals_llama, rms_norm_is_computed_in_f32,
-        rms_norm_in_bf16_has_the_bits_of_llama, rms_norm_works_on_any_shape,
-        rms_norm_equals_candle_nn;
-    3.3: gelu_tanh_equals_gpt2, gelu_tanh_in_bf16_is_near_gpt2, gelu_tanh_equals_candle;
-    3.4: gelu_exact_equals_torch, gelu_exact_in_bf16_has_the_bits_of_torch,
-        gelu_exact_equals_candle;
-    3.5: silu_by_hand, silu_equals_torch, silu_in_bf16_has_the_bits_of_torch, silu_equals_candle_nn;
-    3.6: swiglu_by_hand, swiglu_equals_llama, swiglu_in_bf16_has_the_bits_of_llama,
-        swiglu_equals_candle_nn;
-    3.7: gelu_mlp_equals_gpt2, gelu_mlp_equals_candle_nn;
+        rms_norm_in_bf16_has_the_bits_of_llama, rms_norm_works_on_any_shape;
+    3.3: gelu_tanh_equals_gpt2, gelu_tanh_in_bf16_is_near_gpt2;
+    3.4: gelu_exact_equals_torch, gelu_exact_in_bf16_has_the_bits_of_torch;
+    3.5: silu_by_hand, silu_equals_torch, silu_in_bf16_has_the_bits_of_torch;
+    3.6: swiglu_by_hand, swiglu_equals_llama, swiglu_in_bf16_has_the_bits_of_llama;
+    3.7: gelu_mlp_equals_gpt2;
 }
 
 fn weight((matrix, _): &Linear) -> Result<Weight> {
@@ -397,86 +392,4 @@ fn gelu_mlp_equals_gpt2(day: &Day) -> Outcome {
     };
     let got = (day.gelu_mlp)(&x, &layers(true)?);
     close("x (2, 3, 8), 12 inside", got, &golden("day03", "gpt2_mlp")?, TOLERANCE)
-}
-
-fn layer_norm_equals_candle_nn(day: &Day) -> Outcome {
-    any_shape(|input, x, weight, bias| {
-        let [x_nn, w, b] = [x, weight, bias].map(for_candle_nn);
-        let want = candle_nn::ops::layer_norm(&x_nn?, &w?, &b?, 0.01)?;
-        let input = format!("{input}, against candle_nn::ops::layer_norm");
-        close(&input, (day.layer_norm)(x, weight, bias, 0.01), &want, TOLERANCE)
-    })
-}
-
-fn rms_norm_equals_candle_nn(day: &Day) -> Outcome {
-    any_shape(|input, x, weight, _| {
-        let want = candle_nn::ops::rms_norm(&for_candle_nn(x)?, &for_candle_nn(weight)?, 0.01)?;
-        let input = format!("{input}, against candle_nn::ops::rms_norm");
-        close(&input, (day.rms_norm)(x, weight, 0.01), &want, TOLERANCE)
-    })
-}
-
-/// Compares an activation with candle's own, over shapes from (C) to (B, H, T, D).
-fn activation_equals(name: &str, f: Activation, theirs: Activation) -> Outcome {
-    any_shape(|_, x, _, _| {
-        let x = (x * 6.0)?;
-        let want = theirs(&for_candle_nn(&x)?)?;
-        close(&format!("random x {:?}, against {name}", x.dims()), f(&x), &want, TOLERANCE)
-    })
-}
-
-fn gelu_tanh_equals_candle(day: &Day) -> Outcome {
-    activation_equals("candle's Tensor::gelu", day.gelu_tanh, Tensor::gelu)
-}
-
-fn gelu_exact_equals_candle(day: &Day) -> Outcome {
-    activation_equals("candle's Tensor::gelu_erf", day.gelu_exact, Tensor::gelu_erf)
-}
-
-fn silu_equals_candle_nn(day: &Day) -> Outcome {
-    activation_equals("candle_nn::ops::silu", day.silu, candle_nn::ops::silu)
-}
-
-/// Runs the check on linear layers of random widths, with and without biases.
-fn any_mlp<const N: usize>(
-    seed: u64,
-    check: impl Fn(&Tensor, &[Linear; N], &[candle_nn::Linear; N]) -> Outcome,
-) -> Outcome {
-    let mut random = Random::new(seed);
-    for round in 0..16 {
-        let (b, t) = (1 + random.below(3), 1 + random.below(4));
-        let (c, inside) = (1 + random.below(7), 1 + random.below(9));
-        let mut layers = Vec::new();
-        for layer in 0..N {
-            let (out, width) = if layer + 1 == N { (c, inside) } else { (inside, c) };
-            let bias = if round % 2 == 0 { None } else { Some(random.tensor(&[out])?) };
-            layers.push((random.tensor(&[out, width])?, bias));
-        }
-        let theirs = layers.iter().map(|(matrix, bias)| {
-            let bias = bias.as_ref().map(for_candle_nn).transpose()?;
-            Ok(candle_nn::Linear::new(for_candle_nn(matrix)?, bias))
-        });
-        let theirs = theirs.collect::<Result<Vec<_>>>()?;
-        if let (Ok(ours), Ok(theirs)) = (layers.try_into(), theirs.try_into()) {
-            check(&random.tensor(&[b, t, c])?, &ours, &theirs)?;
-        }
-    }
-    Ok(())
-}
-
-fn swiglu_equals_candle_nn(day: &Day) -> Outcome {
-    any_mlp(36, |x, layers: &[Linear; 3], [gate, up, down]| {
-        let x_nn = for_candle_nn(x)?;
-        let product = (candle_nn::ops::silu(&gate.forward(&x_nn)?)? * up.forward(&x_nn)?)?;
-        let input = format!("random x {:?}, against candle_nn::Linear and silu", x.dims());
-        close(&input, (day.swiglu)(x, layers), &down.forward(&product)?, TOLERANCE)
-    })
-}
-
-fn gelu_mlp_equals_candle_nn(day: &Day) -> Outcome {
-    any_mlp(37, |x, layers: &[Linear; 2], [fc, out]| {
-        let want = out.forward(&fc.forward(&for_candle_nn(x)?)?.gelu()?)?;
-        let input = format!("random x {:?}, against candle_nn::Linear and gelu", x.dims());
-        close(&input, (day.gelu_mlp)(x, layers), &want, TOLERANCE)
-    })
 }

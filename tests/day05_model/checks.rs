@@ -18,10 +18,10 @@ use candecode::day05_model::{DecoderLayer, FusedAttention, Mlp, Norm, SelfAttent
 use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, NoCache, Step, Weight};
 use candecode_engine::load;
 use candecode_engine::operations::plain;
-use candle_core::{DType, Error, Module, Result, Tensor};
+use candle_core::{DType, Error, Result, Tensor};
 use frame::{
-    close, device, equal, equal_tokens, for_candle_nn, golden, golden_json, models_dir, ops,
-    small_model, Keep, Likely, Outcome, Random,
+    close, device, equal, equal_tokens, golden, golden_json, models_dir, ops, small_model, Keep,
+    Likely, Outcome, Random,
 };
 
 // The tolerance the course promises. Logits are sums of 192 products of numbers up to 20; torch and
@@ -165,9 +165,8 @@ frame::checks! {
         each_half_has_its_norm, zero_mlp_output_leaves_x_unchanged,
         the_attention_half_equals_transformers, the_mlp_half_equals_transformers;
     5.2: embed_by_hand, embed_equals_transformers, a_bf16_table_is_widened;
-    5.3: head_by_hand, head_equals_transformers, head_equals_candle_nn;
-    5.4: logits_equal_transformers,
-        a_long_text_equals_transformers,
+    5.3: head_by_hand, head_equals_transformers;
+    5.4: logits_equal_transformers, a_long_text_equals_transformers,
         forward_returns_only_the_requested_logits, pieces_equal_the_whole, padding_changes_nothing;
     5.5: the_lens_equals_a_model_truncated_at_each_depth;
     5.6: fused_attention_by_hand, layers_equal_transformers,
@@ -669,50 +668,6 @@ fn gpt2_long_text_equals_hf(day: &Day) -> Outcome {
 fn pieces_and_padding_change_nothing(day: &Day) -> Outcome {
     check_pieces(day, GPT2)?;
     check_padding(day, GPT2)
-}
-
-/// Checks the given `Norm::forward`.
-fn norms_equal_candle_nn(day: &Day) -> Outcome {
-    let mut random = Random::new(51);
-    for _ in 0..16 {
-        let (b, t, c) = (1 + random.below(3), 1 + random.below(5), 2 + random.below(7));
-        let x = random.tensor(&[b, t, c])?;
-        let (weight, bias) = (random.tensor(&[c])?, random.tensor(&[c])?);
-        let [x_nn, w, b] = [&x, &weight, &bias].map(for_candle_nn);
-        let (x_nn, w, b) = (x_nn?, w?, b?);
-        let want = candle_nn::RmsNorm::new(w.clone(), 0.01).forward(&x_nn)?;
-        let input = format!("Norm::Rms of random x {:?}, against candle_nn::RmsNorm", x.dims());
-        let norm = Norm::Rms { weight: weight.clone(), eps: 0.01, ops: plain() };
-        close(&input, (day.norm)(norm, &x), &want, 1e-5)?;
-        let want = candle_nn::LayerNorm::new(w, b, 0.01).forward(&x_nn)?;
-        let input = format!("Norm::Layer of random x {:?}, against candle_nn::LayerNorm", x.dims());
-        close(
-            &input,
-            (day.norm)(Norm::Layer { weight, bias, eps: 0.01, ops: plain() }, &x),
-            &want,
-            1e-5,
-        )?;
-    }
-    Ok(())
-}
-
-/// Tests the head of the small model on streams with any number of rows and tokens.
-fn head_equals_candle_nn(day: &Day) -> Outcome {
-    let mut random = Random::new(52);
-    let model = (day.build)(small(1.0, false, true)?)?;
-    let cpu = &candle_core::Device::Cpu;
-    let norm = candle_nn::RmsNorm::new(Tensor::new(&[1f32, 2.0], cpu)?, 1e-6);
-    let rows = Tensor::new(&[[1f32, 0.0], [0.0, 1.0], [1.0, 1.0], [-1.0, 0.0]], cpu)?;
-    let head = candle_nn::Linear::new(rows, None);
-    for _ in 0..8 {
-        let (b, t) = (1 + random.below(4), 1 + random.below(5));
-        let x = random.tensor(&[b, t, 2])?;
-        let want = head.forward(&norm.forward(&for_candle_nn(&x)?)?)?;
-        let input =
-            format!("head on random x {:?}, against candle_nn::RmsNorm and Linear", x.dims());
-        close(&input, model.head(&x), &want, 1e-5)?;
-    }
-    norms_equal_candle_nn(day)
 }
 
 /// Compares every depth with the reader's own forward on a model that ends at that depth.

@@ -60,13 +60,14 @@ frame::checks! {
         repetition_rejects_bad_values;
     9.2: presence_and_frequency_by_hand, presence_and_frequency_equal_vllm,
         presence_and_frequency_reject_bad_values;
-    9.3: ngrams_by_hand, ngrams_equal_transformers, no_ngram_ever_repeats, ngrams_reject_zero;
+    9.3: ngrams_by_hand, ngrams_equal_transformers, ngrams_reject_zero;
     9.4: recent_returns_the_end_of_the_text;
     9.5: nothing_is_implied, the_scope_of_each, ngrams_in_the_prompt_also_count,
         penalty_window_limits_penalties_but_not_no_repeat_ngram, repetition_comes_before_presence,
         all_three_equal_vllm, the_pipeline_is_that_of_transformers,
         a_bad_parameter_is_rejected_at_once, greedy_tokens_equal_transformers;
-    9.6: a_longer_repetition_costs_more, dry_equals_the_definition;
+    9.6: a_longer_repetition_costs_more, dry_equals_the_definition,
+        dry_leaves_the_first_token_alone;
 }
 
 /// Checks that `change` turns `logits` into `want`.
@@ -312,30 +313,6 @@ fn ngrams_equal_transformers(day: &Day) -> Outcome {
         for (row, (logits, ids, want)) in rows(&format!("ngram.{n}"))?.iter().enumerate() {
             let input = format!("no repeated {n}-gram, row {row} of the random logits");
             becomes(&input, logits, |l| (day.ngram)(l, ids, n as usize), want)?;
-        }
-    }
-    Ok(())
-}
-
-fn no_ngram_ever_repeats(day: &Day) -> Outcome {
-    let mut random = Random::new(9);
-    for n in 1..5 {
-        // A vocabulary of 12 tokens is enough to avoid repeating a 1-gram for 12 steps, and an
-        // n-gram with n ≥ 2 for 100 steps.
-        let (length, mut tokens) = (if n == 1 { 12 } else { 100 }, Vec::new());
-        for step in 0..length {
-            let mut logits: Vec<f32> = (0..12).map(|_| random.float()).collect();
-            (day.ngram)(&mut logits, &tokens, n)?;
-            let best = argmax(&logits)?;
-            let repeated = [&tokens[(tokens.len() + 1).saturating_sub(n)..], &[best]].concat();
-            let input = format!("a text of random tokens, no repeated {n}-gram");
-            let before = repeated.len() == n && tokens.windows(n).any(|ngram| ngram == repeated);
-            ensure(
-                &input,
-                !before,
-                &format!("after {step} tokens the {n}-gram {repeated:?} is repeated"),
-            )?;
-            tokens.push(best);
         }
     }
     Ok(())
@@ -606,6 +583,19 @@ fn a_longer_repetition_costs_more(day: &Day) -> Outcome {
 
 /// Compares with the definition, applied literally: for every token and every length, whether the
 /// end of the text occurred before, followed by this token.
+fn dry_leaves_the_first_token_alone(day: &Day) -> Outcome {
+    for (tokens, want) in [(vec![2], [1.0, 1.0, 1.0]), (vec![2, 0], [0.75, 1.0, 1.0])] {
+        let input = format!("DRY multiplier 0.25, base 1.5, allowed length 0, after {tokens:?}");
+        let change = |l: &mut [f32]| {
+            (day.dry)(l, &tokens, 0.25, 1.5, 0);
+            Ok(())
+        };
+        becomes(&input, &[1.0; 3], change, &want)
+            .likely("nothing stands before the first token, so it continues nothing")?;
+    }
+    Ok(())
+}
+
 fn dry_equals_the_definition(day: &Day) -> Outcome {
     let mut random = Random::new(19);
     for _ in 0..40 {

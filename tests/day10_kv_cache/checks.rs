@@ -12,7 +12,7 @@ use candecode::day10_kv_cache;
 mod day10_kv_cache;
 
 use candecode::kit::{
-    Batch, Cache, Logits, Model, ModelConfig, NoCache, PastContext, Request, Step, Token,
+    named, Batch, Cache, Logits, Model, ModelConfig, NoCache, PastContext, Request, Step, Token,
     Tokenizer, View,
 };
 use candecode_engine::CacheConfig;
@@ -137,29 +137,26 @@ macro_rules! implementation {
 frame::checks! {
     day10_kv_cache:
     10.1: memory_by_hand, the_formula_matches_the_bytes_a_model_caches;
-    10.2: growing_by_hand, growing_anything, rows_can_be_selected_after_growing,
+    10.2: growing_by_hand, rows_can_be_selected_after_growing,
         an_append_copies_the_old_positions_once;
     10.3: appending_by_hand, strided_keys_and_values_are_stored_contiguously,
         len_grows_only_with_the_last_layer, pieces_equal_the_whole, logits_equal_transformers;
     10.4: only_new_tokens_are_fed, what_differs_is_forgotten,
         the_last_token_is_fed_even_if_it_is_cached, logits_are_returned_for_the_last_n_tokens,
         without_a_cache_every_token_is_fed, calls_in_any_order_reuse_the_common_prefix,
-        no_logits_of_nothing, after_an_error_the_whole_text_is_recomputed,
-        a_moved_window_is_recomputed;
-    10.5: cached_equals_uncached, a_moving_window_generates_past_the_context,
+        no_logits_of_nothing, after_an_error_the_whole_text_is_recomputed;
+    10.5: cached_equals_uncached, processors_and_the_sampler_choose_the_token,
+        a_moving_window_generates_past_the_context,
         a_10_token_prompt_and_20_new_compute_29_positions, the_loop_ends, tokens_equal_transformers;
-    10.6: writing_in_place_by_hand, a_write_past_the_end_of_the_buffer_is_refused,
-        writing_strided_positions;
+    10.6: writing_in_place_by_hand, writing_strided_positions;
     10.7: appending_in_place, later_appends_stay_in_place,
-        static_len_grows_only_with_the_last_layer, pieces_appended_in_place_equal_the_whole,
-        a_full_static_cache_refuses_more_positions, in_place_equals_uncached,
-        tokens_from_a_static_cache_equal_transformers, half_precision_stays_near;
+        a_full_static_cache_refuses_more_positions, tokens_from_a_static_cache_equal_transformers,
+        half_precision_stays_near;
     10.8: truncate_keeps_the_first_positions, an_emptied_cache_can_be_refilled,
-        truncated_tokens_do_not_affect_later_logits, any_order_of_operations;
+        any_order_of_operations;
     10.9: picking_a_cache_by_hand, pick_cache_minimizes_computed_positions;
     10.10: sliding_by_hand, a_sliding_sequence_sees_only_its_last_tokens,
-        sliding_equals_a_banded_mask, sliding_tokens_equal_transformers,
-        a_sliding_cache_differs_from_a_recomputed_window, gpt2_does_not_slide;
+        sliding_equals_a_banded_mask, sliding_tokens_equal_transformers, gpt2_does_not_slide;
     10.11: a_sliding_cache_cannot_be_shortened_after_it_evicts,
         a_cache_that_has_evicted_can_only_be_extended;
     measure: measure::halves;
@@ -230,22 +227,6 @@ fn growing_by_hand(day: &Day) -> Outcome {
         .likely("positions are the third dimension; heads stay as they are")
 }
 
-fn growing_anything(day: &Day) -> Outcome {
-    let mut random = Random::new(102);
-    for _ in 0..20 {
-        let (b, s, t) = (1 + random.below(3), 1 + random.below(5), 1 + random.below(4));
-        let (old, new) = (random.tensor(&[b, 2, s, 3])?, random.tensor(&[b, t, 2, 3])?);
-        let new = new.transpose(1, 2)?;
-        let got = (day.concat)(&old, &new)?;
-        let input = format!("old ({b}, 2, {s}, 3), new ({b}, 2, {t}, 3), strided");
-        equal(&input, Ok(got.dims().to_vec()), &vec![b, 2, s + t, 3])?;
-        bits_equal(&format!("{input}: the old positions"), got.narrow(2, 0, s), &old)?;
-        bits_equal(&format!("{input}: the new positions"), got.narrow(2, s, t), &new)?;
-    }
-    let (two, three) = (random.tensor(&[2, 2, 1, 3])?, random.tensor(&[3, 2, 1, 3])?);
-    refused("old of 2 rows, new of 3", (day.concat)(&two, &three).map(|t| t.dims().to_vec()), &[])
-}
-
 fn an_append_copies_the_old_positions_once(day: &Day) -> Outcome {
     // Counted rather than timed: sorted_nodes lists all tensors between variable and result.
     let (held, new) = (64, 64);
@@ -278,17 +259,6 @@ fn writing_in_place_by_hand(day: &Day) -> Outcome {
         Tensor::new(&[[[[1f32], [2.], [3.], [0.]], [[5.], [6.], [7.], [0.]]]], &Device::Cpu)?;
     bits_equal("the buffer itself after that", Ok(buffer), &want)
         .likely("slice_set writes into the buffer; a new tensor would leave the buffer unchanged")
-}
-
-fn a_write_past_the_end_of_the_buffer_is_refused(day: &Day) -> Outcome {
-    let buffer = Tensor::zeros((1, 2, 4, 1), DType::F32, &Device::Cpu)?;
-    let two = Tensor::ones((1, 2, 2, 1), DType::F32, &Device::Cpu)?;
-    for at in [3, 4, 9] {
-        let got = (day.write_at)(&buffer, &two, at).map(|t| t.dims().to_vec());
-        refused(&format!("2 positions at {at} of a buffer of 4"), got, &[])?;
-    }
-    let got = (day.write_at)(&buffer, &two, 2).map(|t| t.dims().to_vec());
-    equal("2 positions at 2 of a buffer of 4: shape of the view", got, &vec![1, 2, 4, 1])
 }
 
 fn writing_strided_positions(day: &Day) -> Outcome {
@@ -355,32 +325,29 @@ fn strided_keys_and_values_are_stored_contiguously(day: &Day) -> Outcome {
     // A model's heads are a transposed view. An empty cache must not store such a view.
     let mut random = Random::new(107);
     let mut cache = (day.new)(CacheConfig::Dynamic, LAYERS);
-    for what in ["an empty cache", "a cache truncated to 0"] {
-        let input = format!("{what}, and strided keys and values of shape (2, 2, 5, 3)");
-        let mut given = Vec::new();
-        for layer in 0..LAYERS {
-            let k = random.tensor(&[2, 5, 2, 3])?.transpose(1, 2)?;
-            let v = random.tensor(&[2, 5, 2, 3])?.transpose(1, 2)?;
-            let all = cache.append(layer, &k, &v)?;
-            bits_equal(&format!("{input}: keys that append returns"), Ok(all.k), &k)?;
-            bits_equal(&format!("{input}: values that append returns"), Ok(all.v), &v)?;
-            given.push((k, v));
-        }
-        for (layer, (k, v)) in given.iter().enumerate() {
-            let Some(held) = cache.held(layer)? else {
-                return ensure(&input, false, &format!("layer {layer} holds nothing"));
-            };
-            bits_equal(&format!("{input}: keys stored in layer {layer}"), Ok(held.k.clone()), k)?;
-            bits_equal(&format!("{input}: values stored in layer {layer}"), Ok(held.v.clone()), v)?;
-            let contiguous = (held.k.is_contiguous(), held.v.is_contiguous());
-            equal(
-                &format!("{input}: are the stored (keys, values) contiguous?"),
-                Ok(contiguous),
-                &(true, true),
-            )
-            .likely("clone() of a view is the same view; make the first append contiguous, too")?;
-        }
-        cache.truncate(0)?;
+    let input = "an empty cache, and strided keys and values of shape (2, 2, 5, 3)";
+    let mut given = Vec::new();
+    for layer in 0..LAYERS {
+        let k = random.tensor(&[2, 5, 2, 3])?.transpose(1, 2)?;
+        let v = random.tensor(&[2, 5, 2, 3])?.transpose(1, 2)?;
+        let all = cache.append(layer, &k, &v)?;
+        bits_equal(&format!("{input}: keys that append returns"), Ok(all.k), &k)?;
+        bits_equal(&format!("{input}: values that append returns"), Ok(all.v), &v)?;
+        given.push((k, v));
+    }
+    for (layer, (k, v)) in given.iter().enumerate() {
+        let Some(held) = cache.held(layer)? else {
+            return ensure(input, false, &format!("layer {layer} holds nothing"));
+        };
+        bits_equal(&format!("{input}: keys stored in layer {layer}"), Ok(held.k.clone()), k)?;
+        bits_equal(&format!("{input}: values stored in layer {layer}"), Ok(held.v.clone()), v)?;
+        let contiguous = (held.k.is_contiguous(), held.v.is_contiguous());
+        equal(
+            &format!("{input}: are the stored (keys, values) contiguous?"),
+            Ok(contiguous),
+            &(true, true),
+        )
+        .likely("clone() of a view is the same view; make the first append contiguous, too")?;
     }
     Ok(())
 }
@@ -439,16 +406,8 @@ fn len_grows_only_with_the_last_layer(day: &Day) -> Outcome {
     len_moves(day, KINDS[0])
 }
 
-fn static_len_grows_only_with_the_last_layer(day: &Day) -> Outcome {
-    len_moves(day, KINDS[1])
-}
-
 fn pieces_equal_the_whole(day: &Day) -> Outcome {
     pieces(day, KINDS[0])
-}
-
-fn pieces_appended_in_place_equal_the_whole(day: &Day) -> Outcome {
-    pieces(day, KINDS[1])
 }
 
 fn pieces(day: &Day, kind: CacheConfig) -> Outcome {
@@ -525,22 +484,6 @@ fn an_emptied_cache_can_be_refilled(day: &Day) -> Outcome {
 fn logits(model: &dyn Model, ids: &[u32], cache: &mut dyn Cache) -> Result<Tensor> {
     let step = Step::new(model, ids, cache.len())?.with_logits(Logits::Last(1));
     model.forward(&step, cache)?.flatten_all()
-}
-
-fn truncated_tokens_do_not_affect_later_logits(day: &Day) -> Outcome {
-    let model = load("story-230k", DType::F32)?;
-    let ids: Vec<u32> = (300..330).collect();
-    let want = logits(&*model, &ids, &mut NoCache)?;
-    for kind in [CacheConfig::Dynamic, CacheConfig::Static(64)] {
-        let mut cache = (day.new)(kind, model.config().num_hidden_layers);
-        logits(&*model, &ids[..20], &mut *cache)?;
-        logits(&*model, &[1000, 1001, 1002, 1003], &mut *cache)?;
-        cache.truncate(20)?;
-        let got = logits(&*model, &ids[20..], &mut *cache);
-        let input = format!("story-230k, {kind:?}: 20 tokens, 4 wrong ones, truncated, 10 more");
-        close(&input, got, &want, LOGITS)?;
-    }
-    Ok(())
 }
 
 /// Applies one random operation to both `cache` and `plain`, and returns a description of it.
@@ -855,10 +798,6 @@ fn cached_equals_uncached(day: &Day) -> Outcome {
     equals_uncached(day, false)
 }
 
-fn in_place_equals_uncached(day: &Day) -> Outcome {
-    equals_uncached(day, true)
-}
-
 fn a_moving_window_generates_past_the_context(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let (context, stride, new) = (8, 3, 14);
@@ -867,9 +806,10 @@ fn a_moving_window_generates_past_the_context(day: &Day) -> Outcome {
         let model = Witness::mixing(40, context, new);
         let mut request = request(&model, &prompt, new);
         request.past_context = PastContext::Window { stride };
-        let cache: Box<dyn Cache> = match cached {
-            false => Box::new(NoCache),
-            true => (day.new)(CacheConfig::Dynamic, model.layers()),
+        let cache: Box<dyn Cache> = if cached {
+            (day.new)(CacheConfig::Dynamic, model.layers())
+        } else {
+            Box::new(NoCache)
         };
         let input = format!(
             "a context of 8, a window that moves by 3, a prompt of 5, 14 new tokens, with{} a \
@@ -899,6 +839,34 @@ fn a_moving_window_generates_past_the_context(day: &Day) -> Outcome {
         }
     }
     Ok(())
+}
+
+fn processors_and_the_sampler_choose_the_token(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    // After token i, the model prefers i + 1, and then i + 2.
+    let next = |seen: &[(u32, u32)]| -> Vec<f32> {
+        let last = seen[seen.len() - 1].0;
+        (0..20).map(|id| -f32::from((id + 19 - last % 20) as u8 % 20)).collect()
+    };
+    let run = |change: fn(&mut Request)| {
+        let model = Witness::new(20, 30, 9, next);
+        let mut request = request(&model, &[3], 4);
+        change(&mut request);
+        let cache = (day.new)(CacheConfig::Dynamic, model.layers());
+        ids((day.generate)(&model, &tokenizer, request, cache))
+    };
+    let input = "a model that counts up from 3";
+    let got = run(|request| {
+        request.processors.push(named("never 5", |_, logits| {
+            logits[5] = f32::NEG_INFINITY;
+            Ok(())
+        }));
+    });
+    equal_tokens(&format!("{input}, a processor that forbids 5"), got, &[4, 6, 7, 8], &[])
+        .likely("`Sequence::choose` runs the request's processors")?;
+    let got = run(|request| request.sampler = Box::new(|_| Ok(9)));
+    equal_tokens(&format!("{input}, a sampler that draws 9"), got, &[9, 9, 9, 9], &[])
+        .likely("the id that `Sequence::choose` returns is the next token")
 }
 
 fn a_10_token_prompt_and_20_new_compute_29_positions(day: &Day) -> Outcome {
@@ -1022,28 +990,6 @@ fn logits_equal_transformers(day: &Day) -> Outcome {
     Ok(())
 }
 
-fn a_moved_window_is_recomputed(day: &Day) -> Outcome {
-    // Day 7's golden: transformers' forward on the cropped ids, context 256, stride 64. The
-    // first call has 250 tokens. The window moves at 257 tokens.
-    let case = read(&golden_json("day07")?["windowed"][0], "");
-    let text = [case.prompt.clone(), case.new_ids].concat();
-    let model = load(&case.model, DType::F32)?;
-    let ends = [250, 251, 255, 256, 257, 258, 264];
-    let list: Vec<Call> =
-        ends.iter().map(|end| (text[if *end > 256 { 64 } else { 0 }..*end].to_vec(), 1)).collect();
-    let answers = (day.logits)(&*model, Box::new(Keep::default()), &list);
-    let mut got = Vec::new();
-    for answer in answers {
-        got.push(largest(&answer.logits?[0])?);
-    }
-    let want: Vec<u32> = ends.iter().map(|end| text[*end]).collect();
-    let margins: Vec<f32> = ends.iter().map(|end| case.margins[end - case.prompt.len()]).collect();
-    let input =
-        "story-gpt2-1m, a text around its 256th token, a context of 256, a window that moves by 64";
-    equal_tokens(input, Ok(got), &want, &margins)
-        .likely("in a moved window, every token has a new position: nothing can be reused")
-}
-
 /// A cache that stores its numbers in another dtype, to show the effect of half precision.
 pub struct Narrow(pub Box<dyn Held>, pub DType);
 
@@ -1117,6 +1063,11 @@ fn still_holds(input: &str, cache: &dyn Held, len: usize, rows: &Rows) -> Outcom
 }
 
 fn sliding_by_hand(day: &Day) -> Outcome {
+    let mut cache = (day.new)(CacheConfig::Sliding(4), LAYERS);
+    feed(&mut *cache, &rows(&[&[1, 2]]))?;
+    feed(&mut *cache, &rows(&[&[3, 4]]))?;
+    still_holds("Sliding(4), positions 1 2, then 3 4", &*cache, 4, &rows(&[&[2, 3, 4]]))
+        .likely("the oldest positions are dropped")?;
     let mut cache = (day.new)(CacheConfig::Sliding(3), LAYERS);
     let mut record = Vec::new();
     for new in [rows(&[&[1, 2]]), rows(&[&[3]]), rows(&[&[4]]), rows(&[&[5]])] {
@@ -1258,30 +1209,6 @@ fn sliding_tokens_equal_transformers(day: &Day) -> Outcome {
     equal_tokens(&input, ids(got), &case.new_ids, &case.margins)
 }
 
-fn a_sliding_cache_differs_from_a_recomputed_window(day: &Day) -> Outcome {
-    // The keys that remain were computed from tokens that have since been evicted. Recomputing the
-    // window would produce different keys.
-    let case = sliding_golden()?;
-    let model = load(&case.model, DType::F32)?;
-    let all = slid(day, &*model, &case)?;
-    let text = [case.prompt.clone(), case.new_ids.clone()].concat();
-    for (at, least, most) in
-        [(62, 0.0, LOGITS), (63, 0.0, LOGITS), (64, 0.01, 2.0), (65, 0.01, 2.0)]
-    {
-        let anew = logits(&*model, &text[(at + 1usize).saturating_sub(64)..=at], &mut NoCache)?
-            .to_vec1::<f32>()?;
-        let got = &all[at + 1 - case.prompt.len()];
-        let apart = got.iter().zip(&anew).map(|(g, w)| (g - w).abs()).fold(0.0, f32::max);
-        let input = format!(
-            "story-230k, position {at}: logits of Sliding(64) against those of the \
-            last 64 tokens recomputed"
-        );
-        let otherwise = format!("they are {apart} apart, and should be between {least} and {most}");
-        ensure(&input, (least..=most).contains(&apart), &otherwise)?;
-    }
-    Ok(())
-}
-
 fn gpt2_does_not_slide(day: &Day) -> Outcome {
     let (model, tokenizer) = (load("story-gpt2-1m", DType::F32)?, tokenizer()?);
     let cache = (day.new)(CacheConfig::Sliding(256), model.config().num_hidden_layers);
@@ -1329,6 +1256,12 @@ fn picking_a_cache_by_hand(day: &Day) -> Outcome {
         &[1, 2, 3],
         Some(1),
         "the last token is fed anyway, so both save two positions, and the second forgets none",
+    )?;
+    pick(
+        &[&[1, 2, 3], &[1, 2]],
+        &[1, 2, 3],
+        Some(1),
+        "both save two positions; the first forgets its third, although it's the same token",
     )?;
     pick(
         &[&[7, 8], &[], &[9]],

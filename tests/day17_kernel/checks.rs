@@ -737,7 +737,7 @@ fn the_shader_equals_a_loop(day: &Day) -> Outcome {
     let program = match program(shader) {
         None => {
             let words =
-                "SKIPPED task 17.9: no C++ compiler to run it with (c++, or the one CXX names)\n";
+                "SKIPPED task 17.8: no C++ compiler to run it with (c++, or the one CXX names)\n";
             let _ = std::io::stderr().write_all(words.as_bytes());
             return Ok(());
         }

@@ -218,7 +218,7 @@ frame::checks! {
     22.2: the_longest_prefix_by_hand, a_lookup_leaves_at_least_one_token_to_compute,
         a_gap_ends_the_prefix, equal_hashes_prove_nothing, salts_keep_texts_apart;
     22.3: blocks_in_use_are_shared, adopted_blocks_leave_the_free_list;
-    22.4: full_blocks_become_known, a_known_hash_keeps_its_block,
+    22.4: full_blocks_become_known, a_known_hash_keeps_its_block, the_block_after_a_copy_is_found,
         blocks_after_a_hash_collision_are_not_remembered;
     22.5: blocks_about_to_be_reused_are_forgotten, evicting_a_copy_forgets_nothing,
         a_sequence_only_reuses_blocks_that_match_its_prefix;
@@ -434,21 +434,39 @@ fn a_known_hash_keeps_its_block(day: &Day) -> Outcome {
         .likely("one block for each hash: the first one stays")
 }
 
+fn the_block_after_a_copy_is_found(day: &Day) -> Outcome {
+    let other = [text(1, 4), text(50, 5)].concat();
+    let script = [
+        Do::Hold(1, text(1, 9), ""),
+        Do::Hold(2, other.clone(), ""),
+        Do::CacheFullBlocks(1, text(1, 9), ""),
+        Do::CacheFullBlocks(2, other.clone(), ""),
+        Do::Lookup(other, ""),
+        Do::Lookup(text(50, 5), ""),
+    ];
+    let input = "9 blocks of 4; 1 holds 1 to 9 in blocks 0 to 2, 2 holds 1 to 4 and 50 to 54 in \
+                 blocks 3 to 5; both are cached; lookup of 2's text, and of 50 to 54";
+    let seen = (day.run)(9, 4, &script)?;
+    let found = (seen[4].found.clone(), seen[5].found.clone());
+    equal(input, Ok(found), &(vec![0, 4], vec![]))
+        .likely("a block whose hash is cached for another block is still the parent of the next")
+}
+
 fn blocks_after_a_hash_collision_are_not_remembered(day: &Day) -> Outcome {
     for tokens in [text(200, 4), text(1, 4)] {
         // The first block's entry belongs to another text: to other tokens, or to another salt.
-        let forged = tokens == text(200, 4);
+        let (holds, forged) = (tokens.clone(), tokens == text(200, 4));
         let salt = if forged { "" } else { "x" };
-        let mut script = vec![Do::Know(text(1, 4), "")];
+        let mut script = vec![Do::Hold(9, text(200, 4), ""), Do::Know(text(1, 4), "")];
         script.push(if forged { Do::Forge(0, tokens) } else { Do::ForgeSalt(0, salt) });
         script.extend([Do::Hold(1, text(1, 9), ""), Do::CacheFullBlocks(1, text(1, 9), "")]);
-        let cached = last(day, 9, &script).map(|seen| seen.cached.len());
+        let cached = last(day, 9, &script).map(|seen| seen.cached);
         let what = if forged { "holds other tokens" } else { "belongs to another salt" };
         let input = format!(
             "blocks of 4; the first block's hash is cached, and its entry {what}; 1 to 9 is held \
              and cached: cached blocks"
         );
-        equal(&input, cached, &1).likely(
+        equal(&input, cached, &vec![(0, holds)]).likely(
             "a text that begins like the other one would find what comes after this collision",
         )?;
     }
@@ -484,7 +502,13 @@ fn evicting_a_copy_forgets_nothing(day: &Day) -> Outcome {
         );
         equal(&input, last(day, 5, &script).map(|seen| seen.cached), &want)?;
     }
-    Ok(())
+    // Free, from the front: 4 (never used), 3, 2 (sequence 2). Sequence 1 still holds 0 and 1.
+    let script = [the_same_text_twice(), vec![Do::Release(2), Do::Evict(3)]].concat();
+    let input =
+        "5 blocks of 4; 1 and 2 hold the same text, which is cached in block 0; 2 ends, and 3 \
+                 blocks are evicted: cached blocks";
+    equal(input, last(day, 5, &script).map(|seen| seen.cached), &vec![(0, text(1, 4))])
+        .likely("the hash names another block, which is still there")
 }
 
 /// Random texts over two tokens, so that prefixes repeat. Any block that a text starts with must

@@ -29,12 +29,13 @@ pub struct Ask {
     pub eos: Vec<u32>,
     /// Samples with `--rng chacha` and this seed. None is greedy.
     pub seed: Option<u64>,
+    pub salt: &'static str,
 }
 
 impl Ask {
     fn new(id: usize, len: usize, most: usize) -> Self {
         let prompt = (0..len as u32).map(|i| 10 + 100 * id as u32 + i).collect();
-        Self { id, prompt, most, eos: Vec::new(), seed: None }
+        Self { id, prompt, most, eos: Vec::new(), seed: None, salt: "" }
     }
 
     /// Builds the request.
@@ -46,6 +47,7 @@ impl Ask {
         let mut request = Request::new(model.config(), &self.prompt, self.most, sampler);
         request.id = self.id;
         request.eos_token_ids.clone_from(&self.eos);
+        request.cache_salt = self.salt.to_string();
         request
     }
 }
@@ -102,6 +104,8 @@ pub struct Seen {
     /// The number of free blocks.
     pub free: usize,
     pub preemptions: usize,
+    /// The numbers of tokens looked up in the prefix cache, and of those found there.
+    pub lookups: (usize, usize),
 }
 
 /// The day 23 functions under test.
@@ -180,6 +184,7 @@ macro_rules! implementation {
                     if !plan.is_empty() {
                         last.clone_from(&plan);
                     }
+                    let prefixes = scheduler.prefixes.as_ref();
                     let running = scheduler.running.iter();
                     let waiting = scheduler.waiting.iter();
                     all.push(crate::Seen {
@@ -189,6 +194,7 @@ macro_rules! implementation {
                         waiting: waiting.map(|s| s.request.id).collect(),
                         free: scheduler.cache.pool.num_free(),
                         preemptions: scheduler.num_preemptions,
+                        lookups: prefixes.map_or((0, 0), |cache| (cache.queries, cache.hits)),
                     });
                 }
                 Ok(all)
@@ -367,6 +373,16 @@ fn the_youngest_sequence_is_preempted_first(day: &Day) -> Outcome {
         equal(&input, seen.map(plan_and_end), &(want, (left, waits)))
             .likely("the oldest continues; the youngest is preempted to make room")?;
     }
+    // The oldest is in the middle of its prompt, and needs the blocks of both others.
+    let begun = Do::Run(Ask::new(0, 12, 20), 4, None);
+    let script =
+        [vec![begun], running(&[4, 4, 4]).split_off(1), vec![Do::PlanRunning(99)]].concat();
+    let seen = planned(day, 3, (1000, 9), script);
+    let input =
+        "3 blocks of 4; a prompt of 12 has 4 tokens in the cache, and two prompts of 4 run: \
+                 plan, (running, waiting)";
+    equal(input, seen.map(plan_and_end), &(vec![(0, 4, 8)], (vec![0], vec![1, 2])))
+        .likely("preempt until there are enough blocks")?;
     // The youngest gives way to itself, even if its own blocks aren't enough for what it lacks.
     let begun = Do::Run(Ask::new(1, 20, 20), 4, None);
     let script = vec![Do::Run(Ask::new(0, 4, 20), 4, Some(77)), begun, Do::PlanRunning(99)];
@@ -440,7 +456,7 @@ fn prompts_start_while_free_blocks_remain(day: &Day) -> Outcome {
 
 fn a_known_prefix_is_not_scheduled(day: &Day) -> Outcome {
     let (model, tokenizer) = (idle_model(), tokenizer()?);
-    let run = |prefixes| -> Result<Vec<Part>> {
+    let run = |prefixes| -> Result<Vec<Seen>> {
         let setup = Setup {
             model: &model,
             tokenizer: &tokenizer,
@@ -451,12 +467,17 @@ fn a_known_prefix_is_not_scheduled(day: &Day) -> Outcome {
         };
         let same = Ask { id: 1, ..Ask::new(0, 14, 4) };
         let script = [running(&[14]), vec![Do::Submit(same), Do::PlanWaiting(99)]].concat();
-        Ok(plan(&(day.run)(&setup, script)?))
+        (day.run)(&setup, script)
     };
-    let input = "a prompt of 14 runs and arrives again, blocks of 4: the plan";
-    equal(&format!("{input}, prefixes shared"), run(true), &vec![(1, 12, 2)])
+    let lookups = |seen: &[Seen]| seen.last().map(|seen| seen.lookups);
+    let input = "a prompt of 14 runs and arrives again, blocks of 4";
+    let shared = run(true)?;
+    equal(&format!("{input}: the plan, prefixes shared"), Ok(plan(&shared)), &vec![(1, 12, 2)])
         .likely("the prompt's cached blocks (day 22) need no computing")?;
-    equal(&format!("{input}, not shared"), run(false), &vec![(1, 0, 14)])?;
+    equal(&format!("{input}: tokens (looked up, found)"), Ok(lookups(&shared)), &Some((14, 12)))
+        .likely("the found tokens are those in the cache before the sequence takes blocks")?;
+    let plain = run(false).map(|seen| plan(&seen));
+    equal(&format!("{input}: the plan, not shared"), plain, &vec![(1, 0, 14)])?;
     // Request 2 begins like 0, whose blocks are free by then: it finds two and lacks three.
     let setup = Setup {
         model: &model,
@@ -474,9 +495,11 @@ fn a_known_prefix_is_not_scheduled(day: &Day) -> Outcome {
     let got = (plan(&seen), seen.last().map_or(0, |seen| seen.free));
     let input =
         "6 blocks of 4; a prompt of 12 has run and ended; a prompt of 8 and one of 20, which \
-                 begins with 8 tokens of the first, wait: plan, free blocks";
-    equal(input, Ok(got), &(vec![(1, 0, 8)], 4))
-        .likely("a request that can't start holds nothing, not even its cached prefix")
+                 begins with 8 tokens of the first, wait";
+    equal(&format!("{input}: plan, free blocks"), Ok(got), &(vec![(1, 0, 8)], 4))
+        .likely("a request that can't start holds nothing, not even its cached prefix")?;
+    equal(&format!("{input}: tokens (looked up, found)"), Ok(lookups(&seen)), &Some((8, 0)))
+        .likely("a lookup counts when its sequence starts, not each time that it can't")
 }
 
 fn a_preempted_request_is_recomputed(day: &Day) -> Outcome {
@@ -509,14 +532,21 @@ fn a_preempted_sequence_waits_a_step(day: &Day) -> Outcome {
     };
     let same = Ask { id: 1, ..Ask::new(0, 8, 4) };
     let script = [running(&[8]), vec![Do::Run(same, 8, Some(77)), Do::Schedule]].concat();
+    let script = [script, vec![Do::End(0), Do::Schedule]].concat();
     let seen = (day.run)(&setup, script)?;
-    let got = (plan(&seen), seen.last().map(ids).unwrap_or_default());
-    let got = (got, seen.last().map_or(0, |seen| seen.preemptions));
+    let got = ((seen[2].plan.clone(), ids(&seen[2])), seen[2].preemptions);
     let input = "5 blocks of 4; 0 and 1 have the same prompt of 8, each in two blocks of its own, \
          and continue: (plan, (running, waiting)), preemptions";
     equal(input, Ok(got), &((vec![(0, 8, 1)], (vec![0], vec![1])), 1)).likely(
         "if it started again at once, it would take the blocks that others are about to need",
+    )?;
+    let got = (plan(&seen), seen.last().map(ids).unwrap_or_default());
+    equal(
+        "… 0 ends: (plan, (running, waiting)) of the next step",
+        Ok(got),
+        &(vec![(1, 8, 1)], (vec![1], vec![])),
     )
+    .likely("only the step that preempts starts no sequence")
 }
 
 fn no_step_exceeds_the_budget(day: &Day) -> Outcome {
@@ -560,13 +590,21 @@ fn full_blocks_are_remembered(day: &Day) -> Outcome {
         prefixes: true,
     };
     let same = Ask { id: 1, ..Ask::new(0, 14, 4) };
-    let script = vec![submit(0, 14, 4), Do::Schedule, Do::Tokens(77), Do::Submit(same)];
-    let script = [script, vec![Do::Schedule]].concat();
+    let run = |first: Ask, again: Ask| {
+        let script = vec![Do::Submit(first), Do::Schedule, Do::Tokens(77), Do::Submit(again)];
+        (day.run)(&setup, [script, vec![Do::Schedule]].concat()).map(|seen| plan(&seen))
+    };
     let input = "blocks of 4, 9 tokens per step; a prompt of 14 has run its first chunk, and \
-                 arrives again: the plan";
-    let got = (day.run)(&setup, script).map(|seen| plan(&seen));
-    equal(input, got, &vec![(0, 9, 5), (1, 8, 4)])
-        .likely("the full blocks of a chunk are cached at once, not only those of a whole prompt")
+                 arrives again";
+    let first = Ask::new(0, 14, 4);
+    let got = run(first.clone(), same.clone());
+    equal(&format!("{input}: the plan"), got, &vec![(0, 9, 5), (1, 8, 4)]).likely(
+        "the full blocks of a chunk are cached at once, not only those of a whole prompt",
+    )?;
+    let got = run(Ask { salt: "secret", ..first }, same);
+    let input = format!("{input}, the first time with a salt: the plan");
+    equal(&input, got, &vec![(0, 9, 5), (1, 0, 4)])
+        .likely("the salt keeps a request's blocks from all others: cache them under its salt")
 }
 
 fn an_incomplete_prefill_yields_no_token(day: &Day) -> Outcome {
@@ -667,7 +705,7 @@ fn as_stored(
         Setup { model: &model, tokenizer: &tokenizer, blocks, block_size, limits, prefixes: true };
     let ask = |(id, text): (usize, &Golden)| {
         let (prompt, eos) = (text.prompt_ids.clone(), group.eos.clone());
-        (id / 2, Ask { id, prompt, most: group.max_new_tokens, eos, seed: None })
+        (id / 2, Ask { id, prompt, most: group.max_new_tokens, eos, seed: None, salt: "" })
     };
     let arrivals: Vec<_> = group.texts.iter().enumerate().map(ask).collect();
     let input =
@@ -710,6 +748,7 @@ fn sampled_it_equals_alone(day: &Day) -> Outcome {
         most: 9,
         eos: vec![0],
         seed: Some(11),
+        salt: "",
     };
     let asks: Vec<Ask> = group.texts.iter().enumerate().map(ask).collect();
     let want: Result<BTreeMap<usize, Vec<u32>>> =
@@ -773,7 +812,7 @@ fn any_order_of_arrival(day: &Day) -> Outcome {
             let prompt = (0..len).map(|i| token(i) as u32).collect();
             arrivals.push((
                 step,
-                Ask { id, prompt, most: 1 + random.below(8), eos: vec![0], seed: None },
+                Ask { id, prompt, most: 1 + random.below(8), eos: vec![0], seed: None, salt: "" },
             ));
         }
         let setup = Setup {

@@ -1,6 +1,7 @@
 //! Reference data for the checks: goldens from torch and transformers, the embedded models, and
-//! seeded random input.
+//! random tensors.
 
+use super::random::Random;
 use candecode::kit::{self, Model, SharedOps, Tokenizer};
 use candecode_engine::load::load_transformer;
 use candecode_engine::operations::{choose, Kernels};
@@ -21,7 +22,8 @@ pub fn device() -> Result<Device> {
     DEVICE.with(|device| match device.get() {
         Some(device) => Ok(device.clone()),
         None => {
-            let name = std::env::var("CANDECODE_DEVICE").unwrap_or_else(|_| "cpu".into());
+            let name =
+                std::env::var("CANDECODE_DEVICE").unwrap_or_else(|_| kit::device::DEFAULT.into());
             let opened = kit::device::device(&name).map_err(|e| Error::Msg(format!("{e:#}")))?;
             Ok(device.get_or_init(|| opened).clone())
         }
@@ -61,8 +63,8 @@ pub fn models_dir() -> Result<PathBuf> {
     candecode_formats::hub::models_dir().map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
-/// Returns the operations for whole models: those that `CANDECODE_KERNELS` names (`check
-/// --kernels`), otherwise the days' own code.
+/// Returns the operations for whole models: those that `CANDECODE_KERNELS` names
+/// (`check --kernels`), otherwise the days' own code.
 pub fn ops() -> Result<SharedOps> {
     let named = match std::env::var("CANDECODE_KERNELS").as_deref() {
         Ok("candle") => Kernels::Candle,
@@ -92,37 +94,10 @@ pub fn tokenizer() -> Result<Tokenizer> {
         .map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
-/// Pseudo-random numbers, the same on every machine (a 64-bit linear congruential generator,
-/// Knuth's MMIX).
-pub struct Random(u64);
-
 impl Random {
-    /// Creates the stream for this seed.
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1))
-    }
-
-    /// Returns a number below `n`.
-    pub fn below(&mut self, n: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % n.max(1)
-    }
-
-    /// Returns a number in [-1, 1).
-    pub fn float(&mut self) -> f32 {
-        self.below(1 << 24) as f32 / (1u32 << 23) as f32 - 1.0
-    }
-
     /// Returns a tensor of this shape with numbers in [-1, 1).
     pub fn tensor(&mut self, shape: &[usize]) -> Result<Tensor> {
         let numbers: Vec<f32> = (0..shape.iter().product()).map(|_| self.float()).collect();
         Tensor::from_vec(numbers, shape, &device()?)
     }
-}
-
-/// Returns a copy of `x` that candle-nn accepts: on the CPU, whatever device the checks run on, and
-/// contiguous, as its fused functions require.
-pub fn for_candle_nn(x: &Tensor) -> Result<Tensor> {
-    x.to_device(&candle_core::Device::Cpu)?.contiguous()
 }

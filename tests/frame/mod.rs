@@ -15,6 +15,8 @@ mod marked;
 pub mod own_ops;
 pub mod program;
 pub mod proof;
+#[path = "../../crates/testing/src/random.rs"]
+mod random;
 mod recall;
 pub mod record;
 mod report;
@@ -23,12 +25,12 @@ mod witness;
 pub use compare::{bits_equal, close, ensure, equal, equal_tokens, near, refused, refused_calmly};
 pub use fake::{Fake, Script};
 pub use golden::{
-    device, for_candle_nn, golden, golden_json, model, model_of, models_dir, ops, small_model,
-    tokenizer, Random,
+    device, golden, golden_json, model, model_of, models_dir, ops, small_model, tokenizer,
 };
 pub use keep::Keep;
 pub use marked::{feed, holds, marked, rows, Rows, LAYERS};
 pub(crate) use program::checks;
+pub use random::Random;
 pub use recall::Recall;
 pub use witness::{Pass, Witness};
 

@@ -14,9 +14,9 @@
 use super::report::Report;
 use super::{describe_panic, run, run_to_the_end, Check};
 use candle_core::Result;
-use std::io::BufRead as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Lists a day's checks by task, and turns the file into a program. The list starts with the module
 /// of the day. A check is named after its function, or `name = function` if two tasks make the same
@@ -98,9 +98,18 @@ pub fn main<D: Copy + Send + Sync + 'static>(
     ExitCode::SUCCESS
 }
 
-/// Runs every check whose id arrives on standard input, until that ends.
+/// Runs every check whose id arrives on standard input, until that ends. A check that is still
+/// running a while later will never end: the runner has gone.
 fn serve<D: Copy + Send + 'static>(checks: &[Check<D>], day: &D) {
-    for id in std::io::stdin().lock().lines().map_while(std::result::Result::ok) {
+    let (send, ids) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let lines = std::io::stdin().lines().map_while(std::result::Result::ok);
+        lines.for_each(|id| drop(send.send(id)));
+        drop(send);
+        std::thread::sleep(Duration::from_secs(60));
+        std::process::exit(1);
+    });
+    for id in ids {
         let report = match checks.iter().find(|check| check.id() == id) {
             Some(check) => Report::of(check, &run_to_the_end(check, day)),
             None => Report { status: "failed", message: format!("there is no check `{id}`") },

@@ -1,11 +1,12 @@
-//! Runs child processes with a time limit, and drains their output so that they can't block on it.
+//! Runs child processes with limits on their time and their output, and drains the output so that
+//! they can't block on it.
 //!
 //! The child stays in the runner's process group, so that Ctrl-C reaches both.
 
 use anyhow::{Context, Result};
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
+use std::sync::mpsc::{sync_channel, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 /// How a child ended.
@@ -41,66 +42,69 @@ pub struct Outcome {
     pub end: End,
 }
 
-/// Runs a command until it ends or reaches `limit`. Calls `on_line` with each line of standard
-/// output as it arrives.
+/// The number of bytes that only an infinite loop prints.
+const MOST: usize = 16 << 20;
+
+/// Runs a command until it ends, reaches `limit`, or has printed too much.
 ///
 /// # Errors
 /// If the command can't be started.
-pub fn run(
-    command: &mut Command,
-    limit: Duration,
-    mut on_line: impl FnMut(&str),
-) -> Result<Outcome> {
+pub fn run(command: &mut Command, limit: Duration) -> Result<Outcome> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start {program}"))?;
-    let (sender, lines) = channel();
+    let (sender, chunks) = sync_channel(16);
     if let Some(pipe) = child.stdout.take() {
         forward(pipe, false, sender.clone());
     }
     if let Some(pipe) = child.stderr.take() {
         forward(pipe, true, sender);
     }
-    let (mut stdout, mut stderr) = (String::new(), String::new());
-    let mut take = |(is_error, text): (bool, String)| {
-        if is_error {
-            stderr.push_str(&text);
-        } else {
-            on_line(text.trim_end());
-            stdout.push_str(&text);
-        }
+    let mut streams = [Vec::new(), Vec::new()];
+    let mut take = |(is_error, chunk): (bool, Vec<u8>)| {
+        streams[usize::from(is_error)].extend(chunk);
+        streams.iter().map(Vec::len).sum::<usize>() > MOST
     };
     let start = Instant::now();
     let end = loop {
-        match lines.recv_timeout(Duration::from_millis(10)) {
-            Ok(line) => take(line),
-            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(5)),
-            Err(RecvTimeoutError::Timeout) => {}
-        }
+        let printed_too_much = match chunks.recv_timeout(Duration::from_millis(10)) {
+            Ok(chunk) => take(chunk),
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(Duration::from_millis(5));
+                false
+            }
+            Err(RecvTimeoutError::Timeout) => false,
+        };
         if let Some(status) = child.try_wait()? {
             break end_of(status);
         }
-        if start.elapsed() > limit {
+        if printed_too_much || start.elapsed() > limit {
             let _ = child.kill();
             child.wait()?;
-            break End::TimedOut;
+            break match printed_too_much {
+                true => End::Died(format!("it printed more than {} MiB", MOST >> 20)),
+                false => End::TimedOut,
+            };
         }
     };
     // Drain the pipes, but don't wait long: a grandchild may hold them open.
     let ended = Instant::now();
     while ended.elapsed() < Duration::from_secs(5) {
-        let Ok(line) = lines.recv_timeout(Duration::from_millis(500)) else { break };
-        take(line);
+        let Ok(chunk) = chunks.recv_timeout(Duration::from_millis(500)) else { break };
+        if take(chunk) {
+            break;
+        }
     }
+    let [stdout, stderr] = streams.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     Ok(Outcome { stdout, stderr, end })
 }
 
-/// Forwards each line of a pipe, on its own thread.
-fn forward(pipe: impl Read + Send + 'static, is_error: bool, to: Sender<(bool, String)>) {
+/// Forwards what a pipe says, on its own thread.
+fn forward(mut pipe: impl Read + Send + 'static, is_error: bool, to: SyncSender<(bool, Vec<u8>)>) {
     std::thread::spawn(move || {
-        for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
-            let text = String::from_utf8_lossy(&line).into_owned() + "\n";
-            if to.send((is_error, text)).is_err() {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+            if to.send((is_error, buffer[..count].to_vec())).is_err() {
                 return;
             }
         }
@@ -132,7 +136,7 @@ mod tests {
     use super::*;
 
     fn sh(script: &str, limit: Duration) -> Outcome {
-        run(Command::new("sh").args(["-c", script]), limit, |_| ()).unwrap()
+        run(Command::new("sh").args(["-c", script]), limit).unwrap()
     }
 
     #[test]
@@ -142,5 +146,15 @@ mod tests {
         assert!(start.elapsed() < Duration::from_secs(20));
         let died = sh("kill -ABRT $$", Duration::from_secs(60)).end;
         assert!(matches!(died, End::Died(text) if text.starts_with("signal 6, aborted")));
+    }
+
+    #[test]
+    fn a_child_that_prints_without_end_is_killed_long_before_its_time_limit() {
+        for script in ["exec yes", "yes | tr -d '\\n' >&2"] {
+            let (start, limit) = (Instant::now(), Duration::from_secs(600));
+            let Outcome { stdout, stderr, end } = sh(script, limit);
+            assert!(matches!(end, End::Died(text) if text == "it printed more than 16 MiB"));
+            assert!(start.elapsed() < limit / 2 && stdout.len() + stderr.len() < 2 * MOST);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::cargo::{self, Built};
 use crate::checking::outcome::{Status, Unit};
 use crate::checking::runner::DayRun;
-use crate::{engine, note, say};
+use crate::{engine, note, say, score};
 use anyhow::Result;
 use candecode_course::{Day, Repo};
 
@@ -48,9 +48,9 @@ pub fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     Ok(true)
 }
 
-/// Suggests measuring the reader's engine, starting with day 10, the first that changes the score.
+/// Suggests measuring the reader's engine after a day that changes the score.
 pub fn offer_score(day: &Day, written: bool) {
-    if written && day.number >= 10 {
+    if written && score::LOOPS.contains(&day.number) {
         say!("See how much it helps: cargo xtask list --score");
     }
 }
@@ -66,6 +66,10 @@ pub fn fits(repo: &Repo, day: &Day) -> Result<bool> {
         }
         Built::Broken(places) => {
             note!("\n{}", cargo::explain(&places));
+            if places.is_empty() {
+                say!("But the engine could not be built, so this doesn't show whether it fits.\n");
+                return Ok(false);
+            }
             // Another day may be wrong by itself, or because this day's signatures have changed.
             let in_another_day = places.iter().any(|place| place.file.starts_with("src/day"))
                 && places.iter().all(|place| place.file != day.src());

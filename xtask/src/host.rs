@@ -17,6 +17,9 @@ pub fn threads_of_children() -> usize {
     threads_asked_for("RAYON_NUM_THREADS").unwrap_or_else(default_threads)
 }
 
+/// The engine's default device. `DEFAULT` in `crates/kit/src/device.rs` says why.
+pub const DEFAULT_DEVICE: &str = "cpu";
+
 /// Returns the Cargo feature that a device needs, if any.
 ///
 /// # Errors
@@ -34,6 +37,7 @@ pub fn device_feature(device: &str) -> Result<Option<&'static str>> {
             "--device cuda needs NVIDIA's compiler, but `nvcc` isn't on PATH: install the CUDA \
              toolkit and put its bin directory on PATH, or use --device cpu",
         )),
+        "mps" => Err(usage("unknown device \"mps\"; did you mean metal?")), // torch's name for it
         _ => Err(usage(format!("unknown device \"{device}\"; choose cpu, metal or cuda"))),
     }
 }

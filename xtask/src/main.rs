@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 use candecode_course::Usage;
+use clap::error::ContextKind;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -20,7 +21,10 @@ fn main() -> ExitCode {
     let parsed = Cli::command().override_help(help()).try_get_matches_from(arguments());
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(said) => said.exit(), // --help ends up here, too
+        Err(mut said) => {
+            said.remove(ContextKind::Suggested); // no value begins with a dash
+            said.exit() // --help ends up here, too
+        }
     };
     let done = commands::run(cli.command);
     if let Some(why) = term::unwritten() {
@@ -49,22 +53,25 @@ fn help() -> String {
     text
 }
 
-/// Returns the command line with old command names replaced. For commands that pass their arguments
-/// to another program, inserts `--`, so that clap leaves the arguments alone.
+/// Returns the command line with `day 6` joined to `day6`. For commands that pass their arguments
+/// to another program, inserts `--` instead, so that clap leaves the arguments alone.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let name = arguments.get(1).map(|name| name.to_string_lossy().into_owned());
-    let now: &[&str] = match name.as_deref().unwrap_or_default() {
-        "teeth" => &["mistakes", "--"], // its name before the first release
-        "give" => &["reset", "--ref"],
-        "restore" => &["reset", "--undo"],
-        "watch" => &["check", "--watch"],
-        "progress" => &["list"],
-        name @ ("run" | "chat" | "serve" | "compare" | "bench" | "hunt" | "mistakes") => {
-            &[name, "--"]
-        }
-        _ => return arguments,
+    if name.is_some_and(|name| PASSED_ON.contains(&name.as_str())) {
+        arguments.insert(2, "--".into());
+        return arguments;
+    }
+    let is_day = |pair: &[OsString]| {
+        let number = pair[1].to_str().and_then(|text| text.parse::<u32>().ok());
+        pair[0].eq_ignore_ascii_case("day") && number.is_some()
     };
-    arguments.splice(1..2, now.iter().map(OsString::from));
+    while let Some(at) = arguments.windows(2).position(is_day) {
+        let number = arguments.remove(at + 1);
+        arguments[at].push(number);
+    }
     arguments
 }
+
+/// The commands that pass their arguments to another program.
+const PASSED_ON: [&str; 6] = ["run", "chat", "serve", "compare", "bench", "mistakes"];

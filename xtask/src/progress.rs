@@ -3,8 +3,10 @@
 use crate::checking::outcome::{Status, Unit};
 use crate::checking::runner::DayRun;
 use crate::checking::saved::{self, Inputs};
+use crate::note;
 use anyhow::Result;
 use candecode_course::{stubs, Day, Progress, Repo, Task};
+use std::collections::BTreeSet;
 
 /// A day, with the status of each task.
 #[derive(Clone, Debug)]
@@ -73,12 +75,21 @@ pub fn with_results(repo: &Repo, inputs: &Inputs, day: &Day) -> Result<DayProgre
     Ok(DayProgress { day: day.clone(), file, given, tasks })
 }
 
-/// Returns the reader's progress on every day.
+/// Returns the reader's progress on every day. A file that can't be read is reported, and its day
+/// counts as one that doesn't compile.
 ///
 /// # Errors
-/// Same as [`with_results`].
+/// If a file of the course can't be read.
 pub fn all_days(repo: &Repo, inputs: &Inputs) -> Result<Vec<DayProgress>> {
-    repo.days.iter().map(|day| with_results(repo, inputs, day)).collect()
+    let progress = |day: &Day| {
+        with_results(repo, inputs, day).or_else(|problem| {
+            let tasks = repo.tasks(day)?.into_iter().map(|task| (task, Some(Status::Broken)));
+            note!("{problem:#}");
+            let (day, file) = (day.clone(), Progress::Begun(BTreeSet::new()));
+            Ok(DayProgress { day, file, given: false, tasks: tasks.collect() })
+        })
+    };
+    repo.days.iter().map(progress).collect()
 }
 
 /// Returns the day to continue with, if any is open. Days can be skipped, so this is the first day
@@ -91,6 +102,13 @@ pub fn next(days: &[DayProgress]) -> Option<&DayProgress> {
     begun.or_else(|| after.iter().chain(days).find(|day| !day.done()))
 }
 
+/// Returns the day to continue with after one that has just been done, whatever an editor is doing
+/// to its file.
+pub fn next_after(mut days: Vec<DayProgress>, done: DayProgress) -> Option<DayProgress> {
+    days.iter_mut().filter(|day| day.day == done.day).for_each(|day| *day = done.clone());
+    next(&days).cloned()
+}
+
 /// Returns a task's status, which is that of its worst check, or `None` if it has no checks.
 fn worst<'a>(units: impl Iterator<Item = &'a Unit>, task: &Task) -> Option<Status> {
     units.filter(|unit| unit.task().as_ref() == Some(&task.id)).map(|unit| unit.status).max()
@@ -99,7 +117,6 @@ fn worst<'a>(units: impl Iterator<Item = &'a Unit>, task: &Task) -> Option<Statu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     fn day(number: u32, file: Progress, status: Status) -> DayProgress {
         let task = |number: u32, further| Task {
@@ -133,6 +150,9 @@ mod tests {
         assert_eq!(next_of(&[stub(0), done(1), stub(2)]), Some(2), "no day blocks later ones");
         assert_eq!(next_of(&[stub(0), done(1)]), Some(0));
         assert_eq!(next_of(&[done(0), done(1)]), None);
+        let gone = day(1, Progress::Missing, Status::Broken);
+        let after = next_after(vec![stub(0), gone, stub(2)], done(1));
+        assert_eq!(after.map(|day| day.day.number), Some(2), "day 1 is done, and no open day");
         let first = done(0).first_unfinished().map(|(task, _)| task.id.clone());
         assert_eq!(first.as_deref(), Some("0.2"), "a further task doesn't keep a day open");
     }

@@ -3,6 +3,7 @@
 //! Appends each score to a file in the target directory, as a line of JSON. Damaged lines are
 //! skipped, and the file is never rewritten.
 
+use crate::backup;
 use crate::cargo::{self, Built};
 use crate::checking::saved::Inputs;
 use crate::child::{self, End};
@@ -21,7 +22,7 @@ use std::time::{Duration, SystemTime};
 
 /// The days that change how the trace is served. The last one of these that the reader has written
 /// serves it, or day 7 if there is none.
-const LOOPS: [u32; 5] = [10, 12, 15, 21, 23];
+pub const LOOPS: [u32; 5] = [10, 12, 15, 21, 23];
 /// The day whose trace is replayed. Its oracle has the texts that transformers generates for it.
 const TRACE: &str = "day15_scheduler";
 /// The time limit of a replay. Only an infinite loop should reach it.
@@ -50,7 +51,7 @@ pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
     let day = *LOOPS.iter().rev().find(yours).unwrap_or(&7);
     let mut command = Command::new(programs.get("candecode")?);
     host::set_threads(&mut command);
-    let ran = child::run(command.args(["--score", &day.to_string()]), LIMIT, |_| ())?;
+    let ran = child::run(command.args(["--score", &day.to_string()]), LIMIT)?;
     if ran.end != End::Exit(0) {
         note!("{}", readable(&ran.stderr));
         bail!("day {day}'s loop didn't finish the trace: {}", ran.end.words());
@@ -78,7 +79,7 @@ pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
 
 /// Returns the last complete score.
 pub fn last(repo: &Repo) -> Option<Value> {
-    let bytes = std::fs::read(file(repo)).ok()?;
+    let bytes = backup::read(&file(repo))?;
     let text = String::from_utf8_lossy(&bytes);
     let complete = |score: &Value| {
         ROWS.iter().all(|row| score[row.1].is_number()) && score["different"].is_u64()
@@ -128,7 +129,10 @@ fn equality(score: &Value) -> String {
 fn keep(repo: &Repo, score: &Value) -> std::io::Result<()> {
     let file = file(repo);
     std::fs::create_dir_all(file.with_file_name(""))?;
-    let cut = std::fs::read(&file).is_ok_and(|bytes| bytes.last().is_some_and(|b| *b != b'\n'));
+    if file.exists() && !file.is_file() {
+        return Err(std::io::Error::other(format!("{} is not a file", file.display())));
+    }
+    let cut = backup::read(&file).is_some_and(|bytes| bytes.last().is_some_and(|b| *b != b'\n'));
     let text = format!("{}{score}\n", if cut { "\n" } else { "" });
     OpenOptions::new().create(true).append(true).open(file)?.write_all(text.as_bytes())
 }

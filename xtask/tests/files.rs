@@ -1,4 +1,4 @@
-//! Commands that write into `src/`: nothing of the reader's is ever lost.
+//! Commands that write to `src/` never lose what the reader wrote.
 
 mod common;
 
@@ -135,29 +135,23 @@ fn repeated_undo_goes_further_back_and_loses_nothing() {
     assert_eq!(fake.read(DAY), "// 1\n", "a reset begins anew");
 }
 
-/// The older names, and command lines that make no sense.
 #[test]
-fn give_and_restore_are_aliases_of_reset() {
+fn a_wrong_command_line_of_reset_changes_nothing() {
     let fake = Fake::new();
-    let (_, err, code) = fake.say(&["restore", "day0"]);
-    assert!(err.starts_with("error: no copy differs from src/day00_one.rs") && code == 2, "{err}");
-    let (out, _, code) = fake.say(&["restore"]);
-    assert!(out.starts_with("no copies yet") && code == 0, "{out}");
+    assert_eq!(fake.say(&["reset", "--undo"]).2, 0, "there are no copies to list");
     fake.write(DAY, "// mine\n");
-    assert!(fake.say(&["give", "day0"]).0.contains("is the reference's code now"));
-    assert!(fake.say(&["restore", "day0"]).0.contains("is now as it was at"));
-    assert_eq!(fake.read(DAY), "// mine\n");
-    let cases: [(&[&str], &str); 6] = [
-        (&["restore", "never"], "error: no day or copy `never`: `cargo xtask reset --undo`"),
-        (&["give", "day9"], "error: no day `day9`: the days are day0 to day1"),
-        (&["reset", "1.1"], "error: `1.1` is a task, not a day: use day1, with --task 1.1 if"),
-        (&["give"], "error: the following required arguments were not provided:\n  <DAY>"),
-        (&["reset", "day0", "--ref", "--undo"], "error: the argument '--ref' cannot be used with"),
-        (&["restore", "day0", "day1"], "error: unexpected argument 'day1' found"),
+    let cases: [(&[&str], &str); 7] = [
+        (&["reset", "day0", "--undo"], "src/day00_one.rs"),
+        (&["reset", "never", "--undo"], "`never`"),
+        (&["reset", "day9", "--ref"], "`day9`"),
+        (&["reset", "1.1"], "`1.1` is a task, not a day"),
+        (&["reset"], "<DAY>"),
+        (&["reset", "day0", "--ref", "--undo"], "'--undo'"),
+        (&["reset", "day0", "day1"], "'day1'"),
     ];
-    for (args, words) in cases {
+    for (args, named) in cases {
         let (out, err, code) = fake.say(args);
-        assert!(err.starts_with(words) && out.is_empty() && code == 2, "{args:?}: {err}{out}");
+        assert!(err.contains(named) && out.is_empty() && code == 2, "{args:?}: {err}{out}");
     }
     assert_eq!(fake.read(DAY), "// mine\n");
 }
@@ -174,11 +168,11 @@ fn a_symlink_is_preserved_and_a_folder_is_refused() {
     assert_eq!(fake.say(&["reset", "day0", "--ref"]).2, 0);
     assert!(fake.path(DAY).is_symlink() && fake.read("elsewhere.rs").contains("    1\n"));
     let mode = std::fs::metadata(fake.path(DAY)).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o640, "who may read it is as it was");
+    assert_eq!(mode & 0o777, 0o640, "permissions are kept");
     std::fs::remove_file(fake.path(DAY)).unwrap();
     std::fs::create_dir(fake.path(DAY)).unwrap();
-    for args in [&["reset", "day0"][..], &["stubs"], &["list"], &["check", "day0"], &["diff", "0"]]
-    {
+    assert!(fake.say(&["list"]).1.contains("move it away"));
+    for args in [&["reset", "day0"][..], &["stubs"], &["check", "day0"], &["diff", "0"]] {
         let (_, err, code) = fake.say(args);
         assert!(
             err.contains("src/day00_one.rs: ") && err.contains("move it away"),
@@ -249,4 +243,28 @@ fn diff_shows_written_tasks_without_spoiling_the_rest() {
         "{out}"
     );
     assert_eq!(code, 0);
+}
+
+#[test]
+fn a_missing_day_is_named_with_the_command_that_restores_it() {
+    let fake = Fake::new();
+    std::fs::remove_file(fake.path(DAY)).unwrap();
+    for args in [&["check", "day0"][..], &["diff", "day0"]] {
+        let (_, err, code) = fake.say(args);
+        assert!(err.contains(DAY) && err.contains("cargo xtask reset day0"), "{args:?}: {err}");
+        assert_eq!(code, 1, "{args:?}");
+    }
+}
+
+#[test]
+fn one_unreadable_day_does_not_hide_the_others() {
+    let fake = Fake::new();
+    std::fs::write(fake.path(DAY), b"// \xff, no text\n").unwrap();
+    for args in [&["list"][..], &["list", "day1"]] {
+        let (out, err, code) = fake.say(args);
+        assert!(out.contains("twice one") || out.contains("✗ does not compile  day 0"), "{out}");
+        assert!(err.contains("src/day00_one.rs: not UTF-8") && code == 0, "{err}");
+    }
+    assert!(fake.say(&["hint", "1.1"]).1.contains("hints.toml"), "the course has no hints");
+    assert!(fake.say(&["check", "day0"]).1.contains("src/day00_one.rs: not UTF-8"));
 }

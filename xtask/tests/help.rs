@@ -1,4 +1,4 @@
-//! `hint` and `list` on a small course: what they show, and what they remember.
+//! `hint` and `list` on a small course.
 
 mod common;
 
@@ -113,7 +113,7 @@ fn list_shows_whose_code_runs_and_what_was_checked() {
     let (out, _, _) = fake.say(&["list"]);
     let want = "  ○ not written       day 0  one                    0 of 1 task
   ○ not written       day 1  two                    0 of 2 tasks
-0 of 2 days yours, 0 of 3 tasks; a day's tasks: cargo xtask list day0
+0 of 2 days done, 0 of 3 tasks; a day's tasks: cargo xtask list day0
 Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
 ";
     assert_eq!(out, want);
@@ -128,7 +128,7 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
 
     fake.say(&["reset", "day1", "--ref"]);
     fake.solve("day00_one.rs", |source| source.replace("    1\n", "    2 - 1\n"));
-    let (out, err, _) = fake.say(&["progress"]);
+    let (out, err, _) = fake.say(&["list"]);
     let line = "  ? not checked       day 0  one                    0 of 1 task, yours\n";
     assert!(out.contains(line), "{out}{err}");
     assert!(out.contains("Next: check task 0.1: cargo xtask check day0"), "{out}");
@@ -137,7 +137,7 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
     fake.say(&["check", "day0"]);
     let (out, _, _) = fake.say(&["list"]);
     assert!(out.contains("✓ passed            day 0  one                    1 of 1 task"), "{out}");
-    assert!(out.contains("1 of 2 days yours, 3 of 3 tasks;"), "{out}");
+    assert!(out.contains("1 of 2 days done, 1 more given, 1 of 3 tasks;"), "{out}");
     assert!(out.ends_with("\nEvery core task is done.\n"), "{out}");
 
     fake.write("tests/day00_one/oracle.json", "{}");
@@ -154,7 +154,7 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
     );
 }
 
-/// All commands, on a terminal of 24 lines and 80 columns, and its prompt.
+/// A terminal has 24 lines and 80 columns, and the prompt needs a line, too.
 #[test]
 fn the_help_fits_on_one_screen() {
     let (out, _, code) = Fake::new().say(&["--help"]);
@@ -167,7 +167,7 @@ fn the_help_fits_on_one_screen() {
     assert!(out.contains("\nMore:\n  chat") && !names.contains(&"give"), "{out}");
 }
 
-/// Standard output without room is said, and no success; one that is closed early ends quietly.
+/// If output can't be written, a command fails and says so. If nobody reads it, that isn't an error.
 #[test]
 #[cfg(unix)]
 fn a_full_stdout_is_an_error_and_a_closed_one_is_not() {

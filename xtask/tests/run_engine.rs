@@ -1,4 +1,4 @@
-//! `run` on a small course: whose days run, what reaches the program, and its exit code.
+//! `run` on a small course: whose days it runs, which arguments it passes on, and its exit code.
 
 mod common;
 
@@ -21,10 +21,7 @@ fn run_uses_your_finished_days_and_never_reaches_a_todo() {
     });
     let (out, err, _) = fake.say(&["run"]);
     assert!(out.contains("two 10"), "{out}");
-    assert_eq!(
-        err.trim(),
-        "[the reference runs days that you haven't finished; still to write: task 1.2]"
-    );
+    assert!(err.contains("task 1.2") && !err.contains("1.1"), "{err}");
     let (out, err, _) = fake.say(&["run", "--solution=ref"]);
     assert!(out.contains("two 2"), "{out}{err}");
     let (out, err, _) = fake.say(&["run", "--mine", "0, day1"]);
@@ -59,52 +56,45 @@ fn run_names_the_day_that_does_not_compile() {
     let fake = Fake::new();
     fake.write("src/day00_one.rs", "pub fn one() -> u32 { one }");
     let (_, err, code) = fake.say(&["run"]);
-    assert!(
-        err.contains("error[E0308]") && err.contains("The error is in src/day00_one.rs, line 1."),
-        "{err}"
-    );
-    assert!(err.contains("With `--solution ref`, the same command runs"), "{err}");
+    assert!(err.contains("error[E0308]") && err.contains("src/day00_one.rs, line 1."), "{err}");
+    assert!(err.contains("--solution ref"), "{err}");
     assert_eq!(code, 1);
     assert_eq!(fake.say(&["run", "--solution", "ref"]).2, 0);
     let (_, err, _) = fake.say(&["run", "--mine", "0"]);
-    assert!(err.contains("With `--solution ref` instead of `--mine`, the same"), "{err}");
+    assert!(err.contains("--solution ref") && err.contains("--mine"), "{err}");
 }
 
 #[test]
-fn usage_errors_say_what_to_do() {
+fn usage_errors_name_the_argument() {
     let fake = Fake::new();
     let cases: [(&[&str], &str); 5] = [
-        (
-            &["run", "--solution", "ref", "--mine", "1"],
-            "error: --solution and --mine both choose the days",
-        ),
-        (
-            &["run", "--solution", "theirs"],
-            "error: --solution must be auto, mine or ref, not `theirs`",
-        ),
-        (&["run", "--mine", "1,9"], "error: no day `9`: the days are day0 to day1"),
-        (&["run", "--mine"], "error: --mine needs a value"),
-        (&["walk"], "error: unrecognized subcommand 'walk'"),
+        (&["run", "--solution", "ref", "--mine", "1"], "--solution and --mine"),
+        (&["run", "--solution", "theirs"], "`theirs`"),
+        (&["run", "--mine", "1,9"], "`9`"),
+        (&["run", "--mine"], "--mine"),
+        (&["walk"], "'walk'"),
     ];
-    for (args, words) in cases {
+    for (args, named) in cases {
         let (out, err, code) = fake.say(args);
-        assert!(err.starts_with(words) && out.is_empty(), "{args:?}: {err}{out}");
-        assert_eq!(code, 2, "{args:?}");
+        assert!(err.starts_with("error: ") && err.contains(named), "{args:?}: {err}");
+        assert!(out.is_empty() && code == 2, "{args:?}: {out}");
     }
 }
 
-/// Nothing is built: the names are those that the program knows.
 #[test]
 fn an_unknown_device_is_refused_before_anything_is_built() {
     let fake = Fake::new();
     fake.write("crates/cli/src/main.rs", "this does not compile");
     for command in ["run", "check"] {
         let (_, err, code) = fake.say(&[command, "--device", "cuda:0"]);
-        let words = "error: unknown device \"cuda:0\"; choose cpu, metal or cuda";
-        assert!(err.starts_with(words) && code == 2, "{command}: {err}");
+        assert!(err.contains("\"cuda:0\"") && code == 2, "{command}: {err}");
+        let (_, err, code) = fake.say(&[command, "--device", "mps"]);
+        assert!(err.contains("did you mean metal?") && code == 2, "{command}: {err}");
     }
     if cfg!(target_os = "linux") {
+        let (_, err, code) = fake.say(&["run", "--accelerate", "-p", "a"]);
+        assert!(err.starts_with("error: --accelerate needs macOS") && code == 2, "{err}");
         let (_, err, code) = fake.say(&["run", "--device", "metal"]);
-        assert!(err.starts_with("error: --device metal needs macOS, but this is") && code == 2);
+        assert!(err.contains("--device metal") && code == 2, "{err}");
     }
 }

@@ -16,7 +16,7 @@ fn course() -> Fake {
 #[test]
 fn a_score_is_saved_and_shown_beside_the_next_one() {
     let fake = course();
-    assert!(fake.say(&["list"]).0.contains("0 of 2 days yours, 0 of 3 tasks; a day's tasks"));
+    assert!(fake.say(&["list"]).0.contains("0 of 2 days done, 0 of 3 tasks; a day's tasks"));
     let (out, err, code) = fake.say(&["list", "--score"]);
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.starts_with("24 requests arrive at once and are served by day 7's loop"), "{out}");
@@ -32,7 +32,7 @@ fn a_score_is_saved_and_shown_beside_the_next_one() {
     ] {
         assert!(out.contains(row), "{row}: {out}");
     }
-    let line = "0 of 2 days yours, 0 of 3 tasks, 12 tokens/s, equal to transformers; a day's";
+    let line = "0 of 2 days done, 0 of 3 tasks, 12 tokens/s, equal to transformers; a day's";
     assert!(fake.say(&["list"]).0.contains(line));
 
     // Another text, and so another state of the files: the old score has its date now.
@@ -68,4 +68,12 @@ fn damaged_lines_lose_no_scores_and_failed_runs_add_none() {
     let (_, err, code) = fake.say(&["list", "--score"]);
     assert!(code == 1 && err.contains("error: the engine doesn't compile"), "{err}");
     assert_eq!(fake.read(SCORES), kept);
+
+    #[cfg(unix)]
+    {
+        std::fs::remove_file(fake.path(SCORES)).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(fake.path(SCORES)).status();
+        assert!(made.unwrap().success());
+        assert_eq!(fake.say(&["list"]).2, 0, "a pipe isn't read");
+    }
 }

@@ -1,5 +1,5 @@
-//! Whatever happens to a command, every line that the reader wrote is still there at the end, in
-//! `src/` or in a copy that `reset --undo` lists.
+//! Interrupted and concurrent commands: every line that the reader wrote is in `src/` afterwards, or
+//! in a copy that `reset --undo` lists.
 #![cfg(unix)]
 
 mod common;
@@ -26,7 +26,7 @@ fn course() -> Fake {
     fake
 }
 
-/// Every line of the reader's is in `src/`, or in one copy.
+/// Asserts that all of the reader's lines are in `src/`, or in one copy.
 fn nothing_is_lost(fake: &Fake, what: &str) {
     let src = std::fs::read_to_string(fake.path(DAY)).unwrap_or_default();
     let copies = files(&fake.path(".candecode/backup"));
@@ -57,11 +57,11 @@ fn an_interrupted_command_loses_nothing() {
 
 #[test]
 fn two_concurrent_commands_lose_nothing() {
-    let commands = [["reset", "day1"], ["stubs", "--force"], ["give", "day1"]];
+    let commands = [&["reset", "day1"][..], &["stubs", "--force"], &["reset", "day1", "--ref"]];
     for trial in 0..30 {
         let fake = course();
         let running = [commands[trial % 3], commands[(trial + 1) % 3]]
-            .map(|args| fake.command(&args).stdout(std::process::Stdio::null()).spawn().unwrap());
+            .map(|args| fake.command(args).stdout(std::process::Stdio::null()).spawn().unwrap());
         for mut child in running {
             child.wait().unwrap();
         }
@@ -69,7 +69,7 @@ fn two_concurrent_commands_lose_nothing() {
     }
 }
 
-/// A line of shell in which no file can grow: each write fails, as on a full disk.
+/// Under `ulimit -f 0` every write fails, as on a full disk.
 #[test]
 fn without_room_nothing_changes() {
     for line in
@@ -98,7 +98,7 @@ fn a_save_during_a_check_triggers_another_check() {
     let slow = "{ std::fs::write(\"begun\", \"\").unwrap(); \
                 std::thread::sleep(std::time::Duration::from_secs(2)); sum(one(), one()) + 1 }";
     fake.write(DAY, &right.replace("sum(one(), one())", slow));
-    let mut session = Session::open(&fake, "watch day1");
+    let mut session = Session::open(&fake, "check day1 --watch");
     let checks_run = || fake.path("begun").exists();
     for _ in 0..6000 {
         if checks_run() {

@@ -1,4 +1,4 @@
-//! `update`: the course moves on, and nothing that the reader wrote is lost.
+//! `update` and `migrate`: the course changes, and nothing that the reader wrote is lost.
 
 mod common;
 
@@ -23,7 +23,7 @@ impl Clone {
         Clone { upstream, mine }
     }
 
-    /// A change of the course: of its reference, with new stubs.
+    /// Changes the course: its reference of day 1, and its stubs.
     fn moves(&self, edit: impl Fn(String) -> String) {
         let source = self.upstream.read("solutions/day01_two.rs");
         self.upstream.write("solutions/day01_two.rs", &edit(source));
@@ -33,7 +33,7 @@ impl Clone {
         self.upstream.git(&["commit", "-qm", "day 1 takes a number"]);
     }
 
-    /// Updates: the course is new, and the reader's day is what it was.
+    /// Updates, and asserts that the course is new and the reader's day unchanged.
     fn updates_and_keeps(&self, mine: &str) -> String {
         let (out, err, code) = self.mine.say(&["update"]);
         assert_eq!(code, 0, "{out}{err}");
@@ -47,7 +47,7 @@ impl Clone {
         out
     }
 
-    /// The usual change: another signature, another title, a new task.
+    /// Makes the usual change: a new signature, title and task.
     fn moves_on(&self) {
         self.moves(|source| {
             source
@@ -58,7 +58,7 @@ impl Clone {
     }
 }
 
-/// A new task of the course.
+/// A task that the course adds.
 const THREE: &str = "/// Three.
 pub fn three() -> u32 {
     // task 1.3: one more
@@ -100,7 +100,7 @@ fn update_replaces_unwritten_days_and_leaves_a_clean_clone() {
     course.moves_on();
     let (out, err, code) = course.mine.say(&["update"]);
     assert!(out.contains("  day 1 takes a number\n"), "{out}{err}");
-    assert!(!out.contains("The course changed"), "nothing of it was the reader's: {out}");
+    assert!(!out.contains("The course changed"), "the reader hasn't begun a day: {out}");
     assert_eq!(code, 0);
     assert_eq!(course.mine.read(DAY), course.upstream.read(DAY));
     assert_eq!(course.mine.read("README.md"), "two\n");
@@ -124,14 +124,14 @@ fn update_keeps_uncommitted_work_and_lists_changed_signatures() {
         assert!(out.contains(line), "{line}: {out}");
     }
     assert!(course.mine.say(&["update"]).0.contains("Already up to date"));
-    // And once more, now that the day is committed.
+    // Now the day is committed.
     course.moves(|source| source.replace("pub fn three()", "pub fn three(_times: u32)"));
     let out = course.updates_and_keeps(MINE);
     assert!(out.contains("  + pub fn three(_times: u32) -> u32 {\n"), "{out}");
-    assert!(!out.contains("pub fn two"), "only what is new: {out}");
+    assert!(!out.contains("pub fn two"), "only the last change: {out}");
 }
 
-/// With some of these settings `git pull` drops a reader's day, or `git merge` merges nothing.
+/// With some of these settings, `git pull` drops a reader's day, or `git merge` merges nothing.
 #[test]
 fn the_readers_git_settings_do_not_affect_update() {
     for settings in [
@@ -139,6 +139,7 @@ fn the_readers_git_settings_do_not_affect_update() {
         &["merge.autoStash=true", "merge.ff=false", "pull.twohead=ours", "core.hooksPath=hooks"],
         &["branch.main.mergeOptions=--squash", "merge.ours.driver=false", "diff.renames=copies"],
         &["user.useConfigOnly=true", "core.autocrlf=input", "color.ui=always"],
+        &["branch.main.mergeOptions=-s ours", "merge.verifySignatures=true"],
     ] {
         let course = Clone::new();
         course.mine.write(DAY, MINE);
@@ -161,7 +162,61 @@ fn the_readers_git_settings_do_not_affect_update() {
     }
 }
 
-/// Git in the middle of something else: nothing is changed, and the way out is said.
+/// Runs `update` with a `git` that saves two days right before the command number `at`, one in
+/// place and one by renaming: a day that is begun, and the stub of day 0, which the course changes.
+/// Returns how many commands there were.
+#[cfg(unix)]
+fn update_while_saving(course: &Clone, at: usize) -> usize {
+    use std::os::unix::fs::PermissionsExt;
+    let mine = &course.mine;
+    let (path, root) = (std::env::var("PATH").unwrap(), mine.root.display());
+    let script = format!(
+        "#!/bin/sh
+PATH={path}
+echo x >> {root}/count
+if [ $(wc -l < {root}/count) = {at} ]; then
+    cat {root}/saved1 > {root}/{DAY}
+    cp {root}/saved0 {root}/new && mv {root}/new {root}/src/day00_one.rs
+fi
+exec git \"$@\"
+"
+    );
+    mine.write(".git/info/exclude", "bin\ncount\nsaved?\nnew\n");
+    mine.write("bin/git", &script);
+    mine.write("saved0", "// saved: 0\n");
+    mine.write("saved1", &format!("{MINE}// saved: 1\n"));
+    std::fs::set_permissions(mine.path("bin/git"), PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = mine.command(&["update"]);
+    let bin = mine.path("bin").display().to_string();
+    let (out, err, code) =
+        common::texts(command.env("PATH", format!("{bin}:{path}")).output().unwrap());
+    assert_eq!(code, 0, "before command {at}: {out}{err}");
+    mine.read("count").lines().count()
+}
+
+#[test]
+#[cfg(unix)]
+fn a_save_at_any_moment_of_an_update_stays() {
+    let Clone { upstream, mine: before } = Clone::new();
+    before.write(DAY, MINE);
+    let day0 = upstream.read("solutions/day00_one.rs").replace("say one", "say 1");
+    upstream.write("solutions/day00_one.rs", &day0);
+    let mut course = Clone { upstream, mine: before.copy() };
+    course.moves_on();
+    let commands = update_while_saving(&course, 0);
+    assert_eq!(course.mine.read(DAY), MINE);
+    assert!(course.mine.read("src/day00_one.rs").contains("say 1"));
+    assert!(commands > 10, "{commands}");
+    for at in 1..=commands {
+        course.mine = before.copy();
+        update_while_saving(&course, at);
+        let day = |file: &str| course.mine.read(file);
+        assert_eq!(day(DAY), day("saved1"), "before command {at}");
+        assert_eq!(day("src/day00_one.rs"), day("saved0"), "before command {at}");
+        assert_eq!(day("README.md"), "two\n", "before command {at}");
+    }
+}
+
 #[test]
 fn update_reports_an_unfinished_git_operation() {
     for (kind, file, words) in [
@@ -223,7 +278,7 @@ fn update_keeps_a_started_day_that_was_renamed_or_deleted() {
         assert_eq!(course.mine.read(place), MINE, "{out}{err}");
         assert!(place == DAY || !course.mine.path(DAY).exists(), "{out}{err}");
         assert_eq!(course.mine.git_says(&["status", "--porcelain"]), "");
-        // And the next update, after another change of the course.
+        // The next update finds the day under its new name.
         up.write("README.md", "three\n");
         up.git(&["commit", "-qam", "more"]);
         assert_eq!(course.mine.say(&["update"]).2, 0);
@@ -273,10 +328,7 @@ fn update_names_the_obstacle_and_changes_nothing() {
     }
     std::fs::remove_file(course.mine.path(DAY)).unwrap();
     let (_, err, _) = course.mine.say(&["update"]);
-    assert!(
-        err.contains("src/day01_two.rs is missing: restore the stub with `cargo xtask reset day1`"),
-        "{err}"
-    );
+    assert!(err.contains(DAY) && err.contains("`cargo xtask reset day1`"), "{err}");
     course.mine.write(DAY, MINE);
     course.updates_and_keeps(MINE);
 }
@@ -287,7 +339,6 @@ fn update_reports_a_folder_that_is_not_a_clone() {
     assert!(err.contains("isn't a clone (a downloaded archive?)") && code == 1, "{err}");
 }
 
-/// A begun day that lacks a function is named, and one command appends it, once.
 #[test]
 fn migrate_appends_functions_that_the_course_has_added() {
     let course = Clone::new();

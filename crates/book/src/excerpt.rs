@@ -92,9 +92,12 @@ fn blocks_of(all: &[&str], owner: &str) -> Vec<usize> {
 
 /// Returns the line where an item starts, counting its attributes, and its docs if `docs` is true.
 fn above(all: &[&str], start: usize, docs: bool) -> usize {
-    let belongs = |line: &str| match docs {
-        true => line.starts_with("///") || line.starts_with("#["),
-        false => line.starts_with("#["),
+    let belongs = |line: &str| {
+        if docs {
+            line.starts_with("///") || line.starts_with("#[")
+        } else {
+            line.starts_with("#[")
+        }
     };
     let first = (0..start).rev().find(|&i| !belongs(all[i].trim_start()));
     first.map_or(0, |i| i + 1)

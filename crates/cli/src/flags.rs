@@ -11,6 +11,7 @@ use candecode_formats::hub::DEFAULT_MODEL;
 use candle_core::DType;
 use clap::builder::{ArgPredicate, NonEmptyStringValueParser, PossibleValue};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
 use clap::{ArgGroup, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -71,7 +72,7 @@ pub struct Args {
     )]
     pub max_new_tokens: Option<usize>,
     /// The device to run on: cpu, metal or cuda
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    #[arg(long, value_name = "DEVICE", default_value = device::DEFAULT)]
     pub device: String,
     /// How layers are computed: with the days' own code on candle's tensors, candle-nn's fused
     /// operations, the fast CPU kernels, or your own kernels from days 17 to 19 [default: fast on
@@ -98,7 +99,8 @@ pub struct Args {
     /// The seed for sampling; -1 for a random seed
     #[arg(long, value_name = "SEED", value_parser = seed, requires = "sampling")]
     pub seed: Option<Seed>,
-    /// The random number generator for sampling: the same as torch's, or a portable one
+    /// The random number generator for sampling: the same as torch's, so that a seed draws what it
+    /// draws in transformers, or a portable one [default: chacha]
     #[arg(long, value_name = "RNG", requires = "sampling")]
     pub rng: Option<RngKind>,
     /// Sampling temperature: the logits are divided by T. 0 means greedy decoding
@@ -108,10 +110,10 @@ pub struct Args {
     #[arg(long, value_name = "K", value_parser = within(1..=TOKENS), help_heading = "Sampling")]
     pub top_k: Option<usize>,
     /// Sample from the most likely tokens whose probabilities add up to P
-    #[arg(long, value_name = "P", help_heading = "Sampling")]
+    #[arg(long, value_name = "P", value_parser = number, help_heading = "Sampling")]
     pub top_p: Option<f64>,
     /// Sample from tokens that are at least P times as likely as the most likely one
-    #[arg(long, value_name = "P", help_heading = "Sampling")]
+    #[arg(long, value_name = "P", value_parser = number, help_heading = "Sampling")]
     pub min_p: Option<f64>,
     /// Penalize every token that is in the prompt or the text; 1 means no penalty
     #[arg(long, value_name = "X", value_parser = single_f32, help_heading = "Penalties")]
@@ -149,7 +151,9 @@ pub struct Args {
         long,
         value_name = "N",
         value_parser = within(1..=SEQUENCES),
-        conflicts_with_all = ["sampling", "draft"],
+        conflicts_with_all = [
+            "temperature", "top_k", "top_p", "min_p", "draft_model", "draft_ngram", "draft_table",
+        ],
         help_heading = "Beams"
     )]
     pub num_beams: Option<usize>,
@@ -158,12 +162,13 @@ pub struct Args {
         long,
         value_name = "N",
         value_parser = within(1..=SEQUENCES),
-        conflicts_with = "draft",
+        conflicts_with_all = ["draft_model", "draft_ngram", "draft_table"],
         help_heading = "Beams"
     )]
     pub num_return_sequences: Option<usize>,
     /// Length penalty of beam search; above 0 favors long texts [default: 1]
-    #[arg(long, value_name = "X", requires = "num_beams", help_heading = "Beams")]
+    #[arg(long, value_name = "X", value_parser = number, requires = "num_beams")]
+    #[arg(help_heading = "Beams")]
     pub length_penalty: Option<f64>,
     /// When beam search may stop: true, false or never
     #[arg(
@@ -212,8 +217,9 @@ pub struct Args {
         value_name = "FILE",
         num_args = 0..=1,
         conflicts_with_all = [
-            "draft", "num_draft_tokens", "num_beams", "num_return_sequences", "chat", "endpoint",
-            "top_logprobs", "cache", "no_cache", "past_context",
+            "draft_model", "draft_ngram", "draft_table", "num_draft_tokens", "num_beams",
+            "num_return_sequences", "chat", "endpoint", "top_logprobs", "cache", "no_cache",
+            "past_context",
         ],
         help_heading = "Speculation"
     )]
@@ -286,8 +292,8 @@ pub struct Args {
     #[arg(
         long,
         conflicts_with_all = [
-            "num_beams", "num_return_sequences", "draft", "format", "day_loop", "past_context",
-            "top_logprobs",
+            "num_beams", "num_return_sequences", "draft_model", "draft_ngram", "draft_table",
+            "format", "day_loop", "past_context", "top_logprobs",
         ],
         help_heading = "Chat"
     )]
@@ -314,9 +320,9 @@ pub struct Args {
         conflicts_with_all = [
             "device", "dtype", "quantize", "kernels", "cache", "no_cache", "num_blocks",
             "max_batch_tokens",
-            "day_loop", "draft", "template", "template_date", "rng", "top_logprobs", "num_beams",
-            "no_repeat_ngram", "penalty_window", "block_list", "block_ids", "past_context",
-            "offline", "find", "count_ngrams",
+            "day_loop", "draft_model", "draft_ngram", "draft_table", "template", "template_date",
+            "rng", "top_logprobs", "num_beams", "no_repeat_ngram", "penalty_window", "block",
+            "block_file", "block_ids", "past_context", "offline", "find", "count_ngrams",
         ],
         help_heading = "Another engine"
     )]
@@ -333,7 +339,7 @@ pub struct Args {
         long,
         value_name = "N",
         value_parser = within(1..=TOKENS),
-        conflicts_with_all = ["num_beams", "draft"]
+        conflicts_with_all = ["num_beams", "draft_model", "draft_ngram", "draft_table"]
     )]
     pub top_logprobs: Option<usize>,
     /// Print speeds to standard error
@@ -369,10 +375,22 @@ impl Args {
     pub fn read<T: Into<OsString> + Clone>(
         line: impl IntoIterator<Item = T>,
     ) -> Result<Self, clap::Error> {
-        let command = Self::command().mut_args(|arg| match arg.get_action().takes_values() {
-            true => arg.allow_negative_numbers(true),
-            false => arg,
+        let command = Self::command().mut_args(|arg| {
+            if arg.get_action().takes_values() {
+                arg.allow_negative_numbers(true)
+            } else {
+                arg
+            }
         });
+        let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
+        let foreign = line.iter().skip(1).take_while(|word| *word != "--").find_map(|word| {
+            let name = word.to_str()?.split('=').next()?;
+            ELSEWHERE.iter().find(|(flag, _)| *flag == name)
+        });
+        if let Some((flag, here)) = foreign {
+            let message = format!("{flag} is a flag of another program; here it's {here}\n");
+            return Err(Self::command().error(ErrorKind::UnknownArgument, message));
+        }
         Self::from_arg_matches(&command.try_get_matches_from(line)?)
     }
 
@@ -458,6 +476,23 @@ impl Args {
     }
 }
 
+/// Flags of tiny-llm and nanoGPT, and what they are called here.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("--loader", "--loop: week1 is --loop day6, and week2 is --loop day10"),
+    ("--sampler-temp", "--temperature"),
+    ("--sampler-top-p", "--top-p"),
+    ("--sampler-top-k", "--top-k"),
+    ("--enable-thinking", "--template-set enable_thinking=true"),
+    ("--enable-flash-attn", "--kernels fast, the default"),
+    ("--batch-size", "several texts after one -p"),
+    ("--prefill-step", "--max-batch-tokens, with --loop day15"),
+    ("--start", "-p"),
+    ("--num_samples", "--num-return-sequences"),
+    ("--max_new_tokens", "--max-new-tokens"),
+    ("--top_k", "--top-k"),
+    ("--init_from", "--model"),
+];
+
 /// Parses an integer in a range.
 fn within(range: RangeInclusive<i64>) -> impl Fn(&str) -> Result<usize, String> + Clone {
     move |text| {
@@ -538,9 +573,14 @@ fn logit_bias(value: &str) -> Result<(u32, f32), String> {
     }
 }
 
+/// Parses a number.
+fn number(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "it must be a number".to_string())
+}
+
 /// Parses a number that will be used as an f32, and rejects values outside f32's range.
 fn single(text: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| "it must be a number")?;
+    let number = number(text)?;
     let single = number as f32;
     let too_small = single == 0.0 && number != 0.0;
     if number.is_finite() && (single.is_infinite() || too_small) {

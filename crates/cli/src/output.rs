@@ -310,9 +310,10 @@ impl<'a> Output<'a> {
             let rate = 100.0 * accepted as f64 / drafted.max(1) as f64;
             let yields = written as f64 / passes.max(1) as f64;
             let shape: Vec<String> = self.args.tree_shape().iter().map(usize::to_string).collect();
-            let trees = match shape.is_empty() {
-                true => String::new(),
-                false => format!(" in trees of {}", shape.join("x")),
+            let trees = if shape.is_empty() {
+                String::new()
+            } else {
+                format!(" in trees of {}", shape.join("x"))
             };
             note!(
                 "drafts  {accepted} of {drafted} accepted ({rate:.0} %){trees}, {yields:.2} tokens \
@@ -342,10 +343,12 @@ fn memory(read: f64, tokens: f64, seconds: f64, bandwidth: f64) -> String {
     let memory = format!("the {:.1} GB/s that memory gives", bandwidth / 1e9);
     // Last-level caches are rarely larger.
     let cached = read / tokens <= 32e6;
-    let beside = match share > 1.0 {
-        true if cached => format!("more than {memory}: the processor's caches hold some of it"),
-        true => format!("more than {memory} in a short test, which other programs may slow down"),
-        false => format!("{:.0} % of {memory}", 100.0 * share),
+    let beside = if share <= 1.0 {
+        format!("{:.0} % of {memory}", 100.0 * share)
+    } else if cached {
+        format!("more than {memory}: the processor's caches hold some of it")
+    } else {
+        format!("more than {memory} in a short test, which other programs may slow down")
     };
     let (a_token, rate) = (bytes(read / tokens), read / seconds / 1e9);
     format!("memory  {a_token} read per token, {rate:.1} GB/s, {beside}")
@@ -358,9 +361,10 @@ fn memory(read: f64, tokens: f64, seconds: f64, bandwidth: f64) -> String {
 /// # Errors
 /// Same as [`show`].
 pub fn show_text(text: &str) -> Result<()> {
-    match std::io::stdout().is_terminal() {
-        true => show(&without_controls(text)),
-        false => show(text),
+    if std::io::stdout().is_terminal() {
+        show(&without_controls(text))
+    } else {
+        show(text)
     }
 }
 
@@ -368,9 +372,10 @@ pub fn show_text(text: &str) -> Result<()> {
 fn without_controls(text: &str) -> String {
     let mut visible = String::new();
     for c in text.chars() {
-        match c.is_control() && !"\n\t".contains(c) {
-            true => visible.extend(c.escape_default()),
-            false => visible.push(c),
+        if c.is_control() && !"\n\t".contains(c) {
+            visible.extend(c.escape_default())
+        } else {
+            visible.push(c)
         }
     }
     visible
@@ -379,8 +384,8 @@ fn without_controls(text: &str) -> String {
 /// Writes to standard output and flushes.
 ///
 /// # Errors
-/// If it can't be written. [`OutputClosed`] if the program reading the output has exited (`|
-/// head`).
+/// If it can't be written. [`OutputClosed`] if the program reading the output has exited
+/// (`| head`).
 pub fn show(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -3,7 +3,8 @@
 
 use crate::flags::{Args, PastContextName, RngKind};
 use crate::text_input;
-use anyhow::{ensure, Result};
+use anyhow::{bail, ensure, Result};
+use candecode::kit::dfa::{MOST_LIST_BYTES, MOST_WORD_BYTES};
 use candecode::kit::error::{quoted, shown, usage};
 use candecode::kit::note::note;
 use candecode::kit::{BeamParams, PastContext, SamplingParams};
@@ -223,8 +224,31 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
                     i + 1
                 ))
             );
+            ensure!(
+                line.len() <= MOST_WORD_BYTES,
+                usage(format!(
+                    "--block-file {shown}: line {} has {} bytes; write one word or phrase per \
+                     line, of at most {MOST_WORD_BYTES}",
+                    i + 1,
+                    line.len()
+                ))
+            );
             words.push(line.to_string());
         }
+        let bytes: usize = words.iter().map(String::len).sum();
+        ensure!(
+            bytes <= MOST_LIST_BYTES,
+            usage(format!(
+                "--block-file {shown}: the words to block have {bytes} bytes together, and the \
+                 most are {MOST_LIST_BYTES}; leave some out"
+            ))
+        );
+    }
+    if let Some(long) = args.block.iter().find(|word| word.len() > MOST_WORD_BYTES) {
+        bail!(usage(format!(
+            "--block: a text of {} bytes; the longest has {MOST_WORD_BYTES}",
+            long.len()
+        )));
     }
     ensure!(
         words.iter().all(|word| !word.trim().is_empty()),

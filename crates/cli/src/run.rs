@@ -125,14 +125,15 @@ impl<'a> Asked<'a> {
         let context = config.max_position_embeddings;
         let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };
         let prompts = prompts(args, &texts, &tokenizer, asking.as_ref(), context)?;
-        for (i, prompt) in prompts.iter().enumerate() {
-            check_tree(&args.tree_shape(), prompt.len(), context)
-                .map_err(|e| anyhow!("{}{e}", which(i, prompts.len())))?;
-        }
-        let drafter = args.draft_model.as_deref();
-        let drafter = drafter.map(|name| draft_model(name, args, &files, &tokenizer));
-        let (draft_files, draft_tokenizer) = drafter.transpose()?.unzip();
-        let draft_table = args.draft_table.as_deref().map(|file| draft_table(file, &tokenizer));
+        check_tree(&args.tree_shape(), context)?;
+        let (draft_files, draft_tokenizer) = match &args.draft_model {
+            Some(name) => Some(draft_model(name, args, &files, &tokenizer)?).unzip(),
+            None => (None, None),
+        };
+        let draft_table = match &args.draft_table {
+            Some(file) => Some(draft_table(file, &tokenizer)?),
+            None => None,
+        };
         let asked = Self {
             args,
             device,
@@ -143,7 +144,7 @@ impl<'a> Asked<'a> {
             prompts,
             questions: asking.map(|_| texts),
             draft_files,
-            draft_table: draft_table.transpose()?,
+            draft_table,
             heads: heads(args, &files)?,
             began,
             files,
@@ -182,9 +183,10 @@ impl Loaded {
         notes.for_each(|note| note!("{note}"));
         let kind = |load: &ModelLoad| cache_config(args, day_loop, prompts, load);
         let engine = open(args, &loads[0], tokenizer, kind(&loads[0]))?;
-        let drafter = loads.get(1).zip(draft_tokenizer);
-        let drafter = drafter.map(|(load, tokenizer)| open(args, load, tokenizer, kind(load)));
-        let drafter = drafter.transpose()?;
+        let drafter = match (loads.get(1), draft_tokenizer) {
+            (Some(load), Some(tokenizer)) => Some(open(args, load, tokenizer, kind(load))?),
+            _ => None,
+        };
         for (i, prompt) in prompts.iter().enumerate() {
             let which = which(i, prompts.len());
             check_prompt(engine.model(), prompt).map_err(|e| anyhow!("{which}{}", plain(&e)))?;
@@ -364,9 +366,10 @@ fn cache_config(
         CacheKind::Paged => {
             let block_size = args.block_size();
             let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
-            let positions = match args.chat {
-                true => context,
-                false => longest.saturating_add(args.max_new_tokens()).min(context),
+            let positions = if args.chat {
+                context
+            } else {
+                longest.saturating_add(args.max_new_tokens()).min(context)
             };
             let sequences = prompts.len() * args.samples();
             let rows = day_loop.rows_in_pool(sequences, args.num_beams());
@@ -449,7 +452,7 @@ fn draft_model(
 fn draft_table(file: &Path, tokenizer: &Tokenizer) -> Result<NgramTable> {
     let text = text_input::text_file("--draft-table", file)?;
     NgramTable::from_json(&text, tokenizer)
-        .map_err(|e| usage(format!("--draft-table {}: {}", file.display(), describe(&e))))
+        .map_err(|e| anyhow!("--draft-table {}: {}", file.display(), describe(&e)))
 }
 
 /// Returns the Medusa heads that the flags ask for, from the named file or the model's folder.
@@ -457,9 +460,11 @@ fn draft_table(file: &Path, tokenizer: &Tokenizer) -> Result<NgramTable> {
 /// is the only one of the model's weights that this reads.
 fn heads(args: &Args, files: &ModelFiles) -> Result<Option<HeadsFile>> {
     let Some(file) = &args.medusa else { return Ok(None) };
-    let folder = match files.path().is_file() {
-        true => files.path().parent().unwrap_or(Path::new("")), // a GGUF file's folder
-        false => files.path(),
+    let folder = if files.path().is_file() {
+        // a GGUF file's folder
+        files.path().parent().unwrap_or(Path::new(""))
+    } else {
+        files.path()
     };
     let file = file.clone().unwrap_or_else(|| folder.join(medusa::FILE));
     let heads = HeadsFile::read(&file, files.config())?;
@@ -475,14 +480,14 @@ fn heads(args: &Args, files: &ModelFiles) -> Result<Option<HeadsFile>> {
     Ok(Some(heads))
 }
 
-/// Rejects a tree that is wider or deeper than the context leaves room for after a prompt.
-fn check_tree(shape: &[usize], prompt: usize, context: usize) -> Result<()> {
-    let (size, room) = (medusa::tree_size(shape), context.saturating_sub(prompt));
-    // A prompt that is too long by itself gets its own message.
+/// Rejects a tree with more tokens than the whole context. Near the context's end, a tree gets fewer
+/// levels by itself.
+fn check_tree(shape: &[usize], context: usize) -> Result<()> {
+    let size = medusa::tree_size(shape);
     ensure!(
-        size <= room || room == 0,
-        "--draft-tree drafts {size} tokens, but after the prompt, the context has room for only \
-         {room}; use a smaller shape"
+        size <= context,
+        "--draft-tree drafts {size} tokens, more than the model's context of {context}; use a \
+         smaller shape"
     );
     Ok(())
 }

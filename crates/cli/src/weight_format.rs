@@ -58,9 +58,12 @@ pub fn note(args: &Args, load: &ModelLoad) -> Option<String> {
         return None;
     }
     let stay = matches!(load.format, WeightFormat::AsStored);
-    let said = types.iter().map(|(name, can_stay)| match stay && *can_stay {
-        true => format!("{name} stays as it is in the file"),
-        false => format!("{name} is widened to f32"),
+    let said = types.iter().map(|(name, can_stay)| {
+        if stay && *can_stay {
+            format!("{name} stays as it is in the file")
+        } else {
+            format!("{name} is widened to f32")
+        }
     });
     let said = said.collect::<Vec<_>>().join(", ");
     Some(format!("note: weights: {said}; the CPU multiplies with Q8_0, Q4_0 and Q4_1"))

@@ -24,24 +24,15 @@ const WEIGHTS: &str = "model.safetensors";
 /// environment.
 fn command(model: &str, home: &Home, hub: &Hub, flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_candecode"));
-    command.args(["--model", model]).args(flags);
-    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
-        command.env_remove(name).env_remove(name.to_ascii_lowercase());
+    for (name, _) in std::env::vars_os() {
+        let upper = name.to_string_lossy().to_ascii_uppercase();
+        let settings = ["HF_", "HUGGING", "TRANSFORMERS_"];
+        if upper.ends_with("_PROXY") || settings.iter().any(|start| upper.starts_with(start)) {
+            command.env_remove(name);
+        }
     }
-    for name in [
-        "HF_TOKEN",
-        "HF_HUB_OFFLINE",
-        "HF_HUB_CACHE",
-        "HF_HUB_DISABLE_IMPLICIT_TOKEN",
-        "HF_HUB_DOWNLOAD_TIMEOUT",
-        "HF_TOKEN_PATH",
-        "HUGGINGFACE_HUB_CACHE",
-        "HUGGING_FACE_HUB_TOKEN",
-        "TRANSFORMERS_OFFLINE",
-    ] {
-        command.env_remove(name);
-    }
-    command.env("HF_HOME", &home.0).env("HF_ENDPOINT", &hub.address).stdin(Stdio::null());
+    command.args(["--model", model]).args(flags).stdin(Stdio::null());
+    command.env("HF_HOME", &home.0).env("HF_ENDPOINT", &hub.address);
     command
 }
 
@@ -54,9 +45,13 @@ fn write(mut command: Command) -> Output {
     command.args(["-p", "Once upon a time", "--max-new-tokens", "20"]).output().unwrap()
 }
 
-/// Fetches the model without generating any text.
+/// Fetches the model without generating any text, with these variables in the environment.
+fn fetch_with(home: &Home, hub: &Hub, variables: &[(&str, &str)]) -> Output {
+    command(REPO, home, hub, &["--where"]).envs(variables.iter().copied()).output().unwrap()
+}
+
 fn fetch(home: &Home, hub: &Hub) -> Output {
-    command(REPO, home, hub, &["--where"]).output().unwrap()
+    fetch_with(home, hub, &[])
 }
 
 #[track_caller]
@@ -101,25 +96,4 @@ fn ranges(hub: &Hub, file: &str) -> Vec<usize> {
         range.unwrap_or("0").trim_end_matches('-').parse().unwrap()
     };
     asked.map(|asked| range(&asked.headers)).collect()
-}
-
-/// Writes a folder with story-230k, its tensors split over shards.
-fn sharded(folder: &Home, shards: usize) {
-    std::fs::create_dir_all(&folder.0).unwrap();
-    for file in ["config.json", "tokenizer.json", "generation_config.json"] {
-        std::fs::copy(story().join(file), folder.0.join(file)).unwrap();
-    }
-    let all = candle_core::safetensors::load(story().join(WEIGHTS), &candle_core::Device::Cpu);
-    let mut all: Vec<_> = all.unwrap().into_iter().collect();
-    all.sort_by(|a, b| a.0.cmp(&b.0));
-    let mut map = serde_json::Map::new();
-    for shard in 0..shards {
-        let file = format!("model-{}.safetensors", shard + 1);
-        let mine: std::collections::HashMap<_, _> =
-            all.iter().skip(shard).step_by(shards).cloned().collect();
-        map.extend(mine.keys().map(|name| (name.clone(), file.as_str().into())));
-        candle_core::safetensors::save(&mine, folder.0.join(file)).unwrap();
-    }
-    let index = serde_json::json!({ "weight_map": map }).to_string();
-    std::fs::write(folder.0.join("model.safetensors.index.json"), index).unwrap();
 }

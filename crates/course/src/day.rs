@@ -44,9 +44,9 @@ impl Day {
         format!("tests/{}/oracle.{extension}", self.name)
     }
 
-    /// Returns the path of the report on the day's mutants.
-    pub fn mutants(&self) -> String {
-        format!("tests/{}/mutants.json", self.name)
+    /// Returns the path of the record of which checks catch which known mistake.
+    pub fn record(&self) -> String {
+        format!("tests/{}/record.txt", self.name)
     }
 
     /// Returns the path of the chapter.

@@ -20,47 +20,33 @@ enum Kind {
     Field,
 }
 
-/// A name that the course has changed.
-struct Renamed {
-    days: &'static [u32],
-    kind: Kind,
-    old: &'static str,
-    new: &'static str,
-}
-
-const fn renamed(
-    days: &'static [u32],
-    kind: Kind,
-    old: &'static str,
-    new: &'static str,
-) -> Renamed {
-    Renamed { days, kind, old, new }
-}
-
-/// The names that version 0.1.0 changed. Readers who began earlier have the old ones.
-const RENAMED: &[Renamed] = &[
-    renamed(&[0], Kind::Function, "score", "logits"),
-    renamed(&[7], Kind::Function, "score", "token_logprobs"),
-    renamed(&[15], Kind::Method, "turn", "run_iteration"),
-    renamed(&[15], Kind::Field, "turns", "iterations"),
-    renamed(&[18, 21], Kind::Method, "place", "offset"),
-    renamed(&[20], Kind::Word, "Piece", "ChoiceToken"),
-    renamed(&[20], Kind::Word, "has_place", "has_free_slot"),
-    renamed(&[20], Kind::Word, "turns_until_place", "steps_until_slot"),
-    renamed(&[20], Kind::Method, "turn", "step"),
-    renamed(&[21, 22, 23, 24], Kind::Word, "flat_step", "varlen_step"),
-    renamed(&[21, 22, 23, 24], Kind::Word, "own_last_block", "copy_on_write"),
-    renamed(&[22, 23], Kind::Word, "adopt", "attach_prefix"),
-    renamed(&[22, 23], Kind::Word, "KnownBlock", "CachedBlock"),
-    renamed(&[22, 23], Kind::Field, "known", "cached"),
-    renamed(&[22, 23], Kind::Method, "remember", "cache_full_blocks"),
-    renamed(&[23], Kind::Method, "lacks", "num_uncomputed"),
-    renamed(&[23], Kind::Word, "Scheduled", "Chunk"),
+/// The names that version 0.1.0 changed: in which days, what they stand for, old and new. Readers
+/// who began earlier have the old ones.
+const RENAMED: &[(&[u32], Kind, &str, &str)] = &[
+    (&[0], Kind::Function, "score", "logits"),
+    (&[7], Kind::Function, "score", "token_logprobs"),
+    (&[15], Kind::Method, "turn", "run_iteration"),
+    (&[15], Kind::Field, "turns", "iterations"),
+    (&[18, 21], Kind::Method, "place", "offset"),
+    (&[20], Kind::Word, "Piece", "ChoiceToken"),
+    (&[20], Kind::Word, "has_place", "has_free_slot"),
+    (&[20], Kind::Word, "turns_until_place", "steps_until_slot"),
+    (&[20], Kind::Method, "turn", "step"),
+    (&[21, 22, 23, 24], Kind::Word, "flat_step", "varlen_step"),
+    (&[21, 22, 23, 24], Kind::Word, "own_last_block", "copy_on_write"),
+    (&[22, 23], Kind::Word, "adopt", "attach_prefix"),
+    (&[22, 23], Kind::Word, "KnownBlock", "CachedBlock"),
+    (&[22, 23], Kind::Field, "known", "cached"),
+    (&[22, 23], Kind::Method, "remember", "cache_full_blocks"),
+    (&[23], Kind::Method, "lacks", "num_uncomputed"),
+    (&[23], Kind::Word, "Scheduled", "Chunk"),
 ];
 
 /// What brings a day up to date.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Migration {
+    /// The day's file as it was.
+    pub before: String,
     /// The day's file afterwards.
     pub text: String,
     /// The names that it changes, old and new.
@@ -77,7 +63,7 @@ pub fn migration(source: &str, stub: &str, day: u32) -> Result<Option<Migration>
     let (mut text, renamed) = rename(source, day);
     let added = append_missing(&mut text, stub)?;
     let is_needed = !renamed.is_empty() || !added.is_empty();
-    Ok(is_needed.then_some(Migration { text, renamed, added }))
+    Ok(is_needed.then(|| Migration { before: source.to_string(), text, renamed, added }))
 }
 
 /// Changes the old names of a day. Returns the text and the names that occurred.
@@ -86,7 +72,7 @@ fn rename(source: &str, day: u32) -> (String, Vec<(&'static str, &'static str)>)
     let word = |at: usize| tokens.get(at).map_or("", |token| &source[token.range.clone()]);
     let before = |at: usize, n: usize| at.checked_sub(n).map_or("", word);
     let (mut changes, mut names) = (Vec::new(), Vec::new());
-    for Renamed { kind, old, new, .. } in RENAMED.iter().filter(|name| name.days.contains(&day)) {
+    for (_, kind, old, new) in RENAMED.iter().filter(|(days, ..)| days.contains(&day)) {
         let defined = |at| before(at, 1) == "fn";
         let after_dot = |at| before(at, 1) == "." && before(at, 2) != ".";
         let called = |at: usize| word(at + 1) == "(";
@@ -142,37 +128,32 @@ fn append_missing(text: &mut String, stub: &str) -> Result<Vec<String>, String> 
     }
     let mentioned: BTreeSet<&str> = added.iter().flat_map(|item| words(item.text)).collect();
     let imports = |items: &[Item]| -> Vec<String> {
-        items
-            .iter()
-            .filter(|item| item.keyword == "use")
-            .flat_map(|item| leaves(item.text))
-            .collect()
+        let uses = items.iter().filter(|item| item.keyword == "use");
+        uses.flat_map(|item| leaves(item.text)).collect()
     };
-    fn leaf(path: &str) -> &str {
-        path.rsplit("::").next().unwrap_or_default()
-    }
-    let (has, all) = (imports(&yours), imports(&theirs));
-    let lacks = |path: &&String| {
-        mentioned.contains(leaf(path)) && !has.iter().any(|other| leaf(other) == leaf(path))
-    };
-    let uses: String = all.iter().filter(lacks).map(|path| format!("\nuse {path};")).collect();
+    let leaf = |path: &str| path.rsplit("::").next().unwrap_or_default().to_string();
+    let has: Vec<String> = imports(&yours).iter().map(|path| leaf(path)).collect();
+    let mut uses = imports(&theirs);
+    uses.retain(|path| mentioned.contains(&*leaf(path)) && !has.contains(&leaf(path)));
+    let uses: String = uses.iter().map(|path| format!("\nuse {path};")).collect();
     let last_use = yours.iter().rfind(|item| item.keyword == "use").map(|item| item.end);
     let mut end = String::new();
     for (at, item) in added.iter().enumerate() {
-        let first = added[..at].iter().all(|other| !same_type(other, item));
-        match &item.owner {
+        let beside = |other: &&&Item| same_type(other, item);
+        match item.owner {
             None => end += &format!("\n{}\n", item.text),
-            Some(_) if !first => {}
+            Some(_) if added[..at].iter().any(|other| beside(&other)) => {} // with the first one
             Some(owner) => {
-                let methods = added.iter().filter(|other| same_type(other, item));
-                let methods: Vec<&str> = methods.map(|other| other.text).collect();
+                let methods: Vec<&str> =
+                    added.iter().filter(beside).map(|item| item.text).collect();
                 end += &format!("\nimpl{owner}{{\n{}\n}}\n", methods.join("\n\n"));
             }
         }
     }
-    let (uses, end) = match text.contains("\r\n") {
-        true => (uses.replace('\n', "\r\n"), end.replace('\n', "\r\n")),
-        false => (uses, end),
+    let (uses, end) = if text.contains("\r\n") {
+        (uses.replace('\n', "\r\n"), end.replace('\n', "\r\n"))
+    } else {
+        (uses, end)
     };
     if !end.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -253,7 +234,7 @@ struct Item<'a> {
     keyword: &'a str,
     name: &'a str,
     /// The line of a method's `impl`, after the word.
-    owner: Option<String>,
+    owner: Option<&'a str>,
     is_public: bool,
     /// The item with its comments and attributes.
     text: &'a str,
@@ -263,18 +244,12 @@ struct Item<'a> {
 
 /// Returns whether two items are methods of the same type, or none of any.
 fn same_type(one: &Item, other: &Item) -> bool {
-    let name = |item: &Item| {
-        item.owner.as_ref().map(|head| {
-            let generic = head.find('>').filter(|_| head.trim_start().starts_with('<'));
-            let named = head[generic.map_or(0, |at| at + 1)..].trim();
-            named
-                .split(|c: char| !(c.is_alphanumeric() || c == '_'))
-                .next()
-                .unwrap_or("")
-                .to_string()
-        })
-    };
-    name(one) == name(other)
+    fn name(head: &str) -> &str {
+        let generic = head.find('>').filter(|_| head.trim_start().starts_with('<'));
+        let named = head[generic.map_or(0, |at| at + 1)..].trim();
+        named.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default()
+    }
+    one.owner.map(name) == other.owner.map(name)
 }
 
 /// Returns the items of a source, and the methods of its types after them. `None` if the brackets
@@ -288,7 +263,7 @@ fn items_in<'a>(
     source: &'a str,
     tokens: &[Token],
     mut from: usize,
-    owner: Option<&str>,
+    owner: Option<&'a str>,
 ) -> Option<Vec<Item<'a>>> {
     let word = |at: usize| tokens.get(at).map_or("", |token| &source[token.range.clone()]);
     let (mut found, mut methods, mut first, mut depth) = (Vec::new(), Vec::new(), 0, 0);
@@ -308,7 +283,7 @@ fn items_in<'a>(
         let lead = &source[from..tokens[first].range.start];
         let blank = ["\n\n", "\n\r\n"].iter().filter_map(|gap| Some(lead.rfind(gap)? + gap.len()));
         let text = source[from + blank.max().unwrap_or(0)..end].trim_start_matches(['\r', '\n']);
-        if let Some(start) = (first..at).find(|at| KEYWORDS.contains(&word(*at))) {
+        if let Some(start) = (first..at).find(|at| is_keyword(word(*at))) {
             let start = if word(start + 1) == "fn" { start + 1 } else { start };
             let keyword = word(start);
             if keyword == "impl" {
@@ -320,7 +295,6 @@ fn items_in<'a>(
                 }
             }
             let is_public = (first..start).any(|at| word(at) == "pub");
-            let owner = owner.map(str::to_string);
             found.push(Item { keyword, name: word(start + 1), owner, is_public, text, end });
         }
         (first, from) = (at + 1, end);
@@ -329,40 +303,29 @@ fn items_in<'a>(
     (depth == 0).then_some(found)
 }
 
-const KEYWORDS: [&str; 11] = [
-    "fn",
-    "struct",
-    "enum",
-    "union",
-    "trait",
-    "type",
-    "const",
-    "static",
-    "impl",
-    "use",
-    "macro_rules",
-];
+/// Returns whether a word says what kind of item it begins.
+fn is_keyword(word: &str) -> bool {
+    let of_types = matches!(word, "struct" | "enum" | "union" | "trait" | "type" | "impl");
+    of_types || matches!(word, "fn" | "const" | "static" | "use" | "macro_rules")
+}
 
 /// Returns the paths of a `use`, each in full.
 fn leaves(item: &str) -> Vec<String> {
     let (mut open, mut path, mut found) = (Vec::new(), String::new(), Vec::new());
-    let from = item.find("use ").map_or(0, |at| at + "use ".len());
-    for token in tokens(&item[from..]) {
-        match &item[from..][token.range] {
+    let item = item.find("use ").map_or("", |at| &item[at + "use ".len()..]);
+    for token in tokens(item) {
+        let word = &item[token.range];
+        match word {
             "{" => open.push(path.clone()),
-            sign @ ("}" | "," | ";") => {
+            "}" | "," | ";" => {
                 if !path.is_empty() && !path.ends_with("::") {
                     found.push(path.trim_end_matches("::self").to_string());
                 }
-                path = match sign {
-                    "}" => {
-                        open.pop();
-                        String::new()
-                    }
-                    _ => open.last().cloned().unwrap_or_default(),
-                };
+                let inside = open.last().filter(|_| word == ",");
+                path = inside.cloned().unwrap_or_default();
+                open.truncate(open.len().saturating_sub(usize::from(word == "}")));
             }
-            word => path += word,
+            _ => path += word,
         }
     }
     found

@@ -58,14 +58,15 @@ impl Repo {
     /// # Errors
     /// Bad usage: a task in place of a day, or a day that doesn't exist.
     pub fn day(&self, text: &str) -> Result<&Day> {
-        let id = text.strip_prefix("day").unwrap_or(text);
+        let lower = text.to_lowercase();
+        let id = lower.strip_prefix("day").unwrap_or(&lower);
         if let Some((number, _)) = id.split_once('.').filter(|_| is_task_id(id)) {
             return Err(usage(format!(
                 "`{text}` is a task, not a day: use day{number}, with --task {id} if the command \
                  has that flag"
             )));
         }
-        let stem = Path::new(text).file_stem().unwrap_or_default().to_string_lossy();
+        let stem = Path::new(&lower).file_stem().unwrap_or_default().to_string_lossy();
         let number = stem.strip_prefix("day").unwrap_or(&stem).parse().ok();
         let found = self.days.iter().find(|day| day.name == stem || Some(day.number) == number);
         found.ok_or_else(|| match (self.days.first(), self.days.last()) {
@@ -176,6 +177,12 @@ impl Repo {
         Ok(Progress::Begun(progress::unwritten(&source, day.number)))
     }
 
+    /// Says that a day's file is missing, and what to do about it.
+    pub fn missing(&self, day: &Day) -> String {
+        let (src, number) = (day.src(), day.number);
+        format!("{src} is missing: `cargo xtask reset day{number}` restores the stub")
+    }
+
     /// Returns the names of a day's checks, in the order of their table. Empty if it has none.
     ///
     /// # Errors
@@ -256,7 +263,9 @@ mod tests {
     #[test]
     fn a_day_has_several_names_but_a_task_is_not_a_day() {
         let repo = Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
-        for name in ["6", "day6", "day06", "src/day06_generate.rs", "book/src/day06_generate.md"] {
+        for name in
+            ["6", "day6", "Day6", "day06", "src/day06_generate.rs", "book/src/day06_generate.md"]
+        {
             assert_eq!(repo.day(name).unwrap().number, 6, "{name}");
         }
         for task in ["6.1", "day6.1"] {

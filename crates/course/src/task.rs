@@ -1,7 +1,7 @@
 //! The tasks of a day, and how their ids are written.
 
-/// A task of a day, from its line `// task 6.1: title`, `// task 6.5 (optional): title` or `// task
-/// 6.9 (challenge): title`.
+/// A task of a day, from its line `// task 6.1: title`, `// task 6.5 (optional): title` or
+/// `// task 6.9 (challenge): title`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// Day and number: `"6.1"`.

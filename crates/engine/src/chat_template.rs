@@ -40,6 +40,11 @@ const STORY_TEMPLATE: &str = r"
 /// The variables that every template receives, so flags can't set them.
 const GIVEN: [&str; 4] = ["messages", "add_generation_prompt", "tools", "documents"];
 
+/// Returns true if every template receives a variable of this name.
+fn is_given(name: &str) -> bool {
+    GIVEN.contains(&name) || name.ends_with("_token")
+}
+
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
@@ -76,7 +81,7 @@ pub struct RenderOptions {
     /// with `add_generation_prompt`.
     pub continue_final_message: bool,
     /// Variables for this rendering only, like vLLM's `chat_template_kwargs`. They override those
-    /// of [`Template::set`].
+    /// of [`Template::set`]. One that the template doesn't use changes nothing.
     pub kwargs: Map<String, Value>,
 }
 
@@ -170,12 +175,12 @@ impl Template {
     /// Checks that a variable can be set: the template uses it, and it isn't one that every
     /// template receives.
     fn check(&self, name: &str) -> Result<()> {
-        let given = |name: &str| GIVEN.contains(&name) || name.ends_with("_token");
-        let used: Vec<&str> =
-            self.jinja.variables().iter().map(String::as_str).filter(|name| !given(name)).collect();
-        let known = match used.is_empty() {
-            true => "it uses no variables".to_string(),
-            false => format!("it uses {}", shown(used.join(", "))),
+        let used = self.jinja.variables().iter().map(String::as_str);
+        let used: Vec<&str> = used.filter(|name| !is_given(name)).collect();
+        let known = if used.is_empty() {
+            "it uses no variables".to_string()
+        } else {
+            format!("it uses {}", shown(used.join(", ")))
         };
         ensure!(used.contains(&name), "the chat template doesn't use {}; {known}", shown(name));
         Ok(())
@@ -193,8 +198,8 @@ impl Template {
     /// Renders a conversation like transformers' `apply_chat_template(…, tokenize=False)`.
     ///
     /// # Errors
-    /// Same as [`Template::render`]; also if the options exclude each other, if the template
-    /// doesn't use a variable in `kwargs`, or if the message to continue doesn't appear in the
+    /// Same as [`Template::render`]; also if the options exclude each other, if `kwargs` has a
+    /// variable that every template receives, or if the message to continue doesn't appear in the
     /// template's output.
     pub fn apply(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
         if !options.continue_final_message {
@@ -229,7 +234,7 @@ impl Template {
     fn rendered(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
         let mut variables = self.variables.clone();
         for (name, value) in &options.kwargs {
-            self.check(name).map_err(|e| anyhow!("chat_template_kwargs: {e}"))?;
+            ensure!(!is_given(name), "chat_template_kwargs can't set {}", shown(name));
             variables.insert(name.clone(), data(value));
         }
         variables.insert("messages".into(), messages.iter().map(Message::data).collect());

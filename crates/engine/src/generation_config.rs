@@ -36,9 +36,10 @@ pub struct Settings {
 /// silently, a top-k of 50.
 pub fn advice(config: &Value, source: &str, given: &Settings) -> Option<String> {
     let (asks, flags) = wishes(config, given)?;
-    let way = match flags.is_empty() {
-        true => String::new(),
-        false => format!("; for the same add {}", flags.join(" ")),
+    let way = if flags.is_empty() {
+        String::new()
+    } else {
+        format!("; for the same add {}", flags.join(" "))
     };
     Some(format!("note: {source} asks for {asks}; the command does only what its flags say{way}"))
 }
@@ -193,5 +194,23 @@ mod tests {
         assert!(long.contains(" more; "), "{long}");
         let few = note(json!({"a\u{1b}": "\u{7}"}));
         assert!(!few.contains(char::is_control), "{few:?}");
+    }
+
+    /// The list comes from transformers itself, through the oracle of `crates/formats`.
+    #[test]
+    fn every_key_of_transformers_is_reported_unless_it_changes_no_text() {
+        let oracle = candecode_testing::root().join("crates/formats/tests/oracle/metadata.json");
+        let oracle: Value = serde_json::from_slice(&std::fs::read(oracle).unwrap()).unwrap();
+        let keys = oracle["generation keys"].as_array().unwrap();
+        let keys: Vec<&str> = keys.iter().map(|key| key.as_str().unwrap()).collect();
+        for key in keys.iter().filter(|key| **key != "do_sample") {
+            let note = advice(&json!({"do_sample": true, *key: 7}), "a file", &Settings::default());
+            let silent = key.starts_with('_') || key.ends_with("_version");
+            let silent = silent || NO_EFFECT.contains(key);
+            assert_eq!(note.unwrap().contains(&format!("{key}=")), !silent, "{key}");
+        }
+        for key in NO_EFFECT {
+            assert!(keys.contains(key), "transformers has no {key}");
+        }
     }
 }

@@ -1,20 +1,22 @@
 //! Jinja as transformers sets it up for chat templates, built on the minijinja crate.
 //!
-//! This adds the tag `{% generation %}`, transformers' functions and its `tojson`, Python's string
-//! methods, and limits. Templates come from strangers, so fuel limits the work, which also limits
-//! the memory. Code that recurses through a value or a syntax tree runs on a large stack, and no
-//! value can nest deeper than that stack allows.
+//! This adds the tag `{% generation %}`, transformers' functions and its `tojson`, a few of Python's
+//! string methods, and limits. Templates come from strangers, so fuel limits the work, which also
+//! limits the memory. Code that recurses through a value or a syntax tree runs on a large stack, and
+//! no value can nest deeper than that stack allows.
 //!
-//! Jinja2 features that minijinja lacks are rejected: `%` with a string, `block` and other
-//! templates, `varargs`, `cycler`.
+//! Where minijinja differs from Jinja2, minijinja's way stands: `tests/templates.rs` has the list.
 
 use jiff::civil::DateTime;
 use jiff::fmt::strtime::{BrokenDownTime, Config, PosixCustom};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{from_args, Kwargs, Rest, ValueKind};
-use minijinja::{escape_formatter, filters, Environment, Error, ErrorKind, State, Value};
+use minijinja::value::{from_args, Kwargs, Rest, ValueKind, ValueOrKwargs};
+use minijinja::{filters, functions, Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
+use serde::Serialize as _;
+use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 /// A filter with keyword arguments.
 type Filter = fn(&State, Value, Kwargs) -> Result<Value, Error>;
@@ -45,8 +47,10 @@ const MOST_FUEL: u64 = 8_000_000;
 const NAME: &str = "chat";
 /// The filter applied to values before a namespace stores them.
 const STORED: &str = "stored_in_namespace";
-/// The filter applied to values before a loop iterates over them.
+/// The filter applied to a variable before a loop iterates over it.
 const LOOPED: &str = "looped_over";
+/// A key that every namespace has and no name in a template can be.
+const NAMESPACE: &str = "\0namespace";
 
 /// A compiled template.
 #[derive(Debug)]
@@ -124,143 +128,87 @@ fn environment() -> Result<Environment<'static>, Error> {
     environment.set_syntax(syntax.trim_blocks(true).lstrip_blocks(true).build()?);
     environment.set_recursion_limit(MAX_RECURSION);
     environment.set_unknown_method_callback(method);
-    environment.set_formatter(|out, state, value| match value.kind() {
-        ValueKind::Number => out.write_str(&number(value)).map_err(Error::from),
-        _ => escape_formatter(out, state, value),
-    });
     environment.remove_global("debug");
-    // These behave differently in Jinja2.
-    ["attr", "e", "escape", "pprint"].iter().for_each(|name| environment.remove_filter(name));
     environment.add_function("raise_exception", |words: &Value| refuse::<()>(words.to_string()));
+    environment.add_function("namespace", namespace);
+    environment.add_filter(STORED, stored);
     environment.add_filter("tojson", tojson);
-    environment.add_filter("indent", indent);
     environment.add_filter("default", default);
     environment.add_filter("d", default);
-    environment.add_filter(STORED, stored);
-    environment.add_filter(LOOPED, |value: Value| match value.is_none() {
-        true => refuse("None cannot be looped over"),
-        false => Ok(value),
-    });
-    let comparing: [(&str, Filter); 4] = [
-        ("sort", filters::sort),
-        ("unique", filters::unique),
-        ("min", filters::min),
-        ("max", filters::max),
-    ];
+    let comparing: [(&str, Filter); 3] =
+        [("unique", filters::unique), ("min", filters::min), ("max", filters::max)];
     for (name, filter) in comparing {
         environment.add_filter(name, move |state: &State, items: Value, options: Kwargs| {
             compared(state, &items).and_then(|()| filter(state, items, options))
         });
     }
+    // minijinja takes None for an empty list. Templates that need tools, and get none, loop over it.
+    environment.add_filter(LOOPED, |value: Value| {
+        if value.is_none() {
+            refuse("None cannot be looped over")
+        } else {
+            Ok(value)
+        }
+    });
     let items = |value: &Value| !value.is_none() && value.try_iter().is_ok();
     environment.add_test("iterable", items);
     environment.add_test("sequence", items);
-    let is_map = |value: &Value| value.kind() == ValueKind::Map && !is_namespace(value);
-    environment.add_test("mapping", is_map);
     Ok(environment)
 }
 
 /// Returns a template with its tags [`rewritten`] and its line endings normalized as in Jinja2.
 fn prepared(source: &str) -> String {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
-    let mut out = String::with_capacity(source.len() * 2);
-    let mut rest = source.as_str();
-    let opens =
-        |at: &usize, rest: &str| matches!(rest.as_bytes().get(at + 1), Some(b'%' | b'{' | b'#'));
-    while let Some(at) = rest.match_indices('{').map(|(at, _)| at).find(|at| opens(at, rest)) {
-        let (open, body) = rest[at..].split_at(2);
-        let end = match open {
-            "{%" => bare(body, "%}").len(),
-            "{{" => bare(body, "}}").len(),
-            _ => body.find("#}").unwrap_or(body.len()),
-        };
-        let (tag, after) = body.split_at(end);
-        out.push_str(&rest[..at + 2]);
-        rest = after;
-        match (open, tag.trim_matches(['-', '+']).trim()) {
-            ("{%", "raw") => {
-                let (raw, after) = rest.split_at(rest.find("endraw").unwrap_or(rest.len()));
-                out.extend([tag, raw]);
-                rest = after;
-            }
-            ("{%", _) => out.push_str(&rewritten(tag, &source)),
-            _ => out.push_str(tag),
-        }
+    let mut parts = source.split("{%");
+    let mut out = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let (tag, rest) = part.split_at(part.find("%}").unwrap_or(part.len()));
+        out.extend(["{%", &rewritten(tag), rest]);
     }
-    out + rest
+    out
 }
 
-/// Rewrites a tag so that minijinja behaves like Jinja2 and transformers: `generation` and the
-/// block forms of `set` and `filter` get scopes, and values pass through a filter before a
-/// namespace stores them or a loop iterates over them.
-fn rewritten(tag: &str, source: &str) -> String {
+/// Rewrites three tags: `generation`, which minijinja doesn't have, as a scope; `set` of a
+/// namespace's attribute and `for` over a variable, whose values pass through a filter.
+fn rewritten(tag: &str) -> String {
     let (left, inner) = tag.split_at(usize::from(tag.starts_with(['-', '+'])));
     let (inner, right) = inner.split_at(inner.len() - usize::from(inner.ends_with(['-', '+'])));
-    let bare = bare(inner, "%}");
-    let first = words(&bare).next().map_or("", |(_, word)| word);
-    match (first, bare.find('=')) {
-        ("generation" | "endgeneration", _) => tag.replacen("generation", "with", 1),
-        ("set", Some(at)) if inner[..at].contains('.') && !inner[at + 1..].trim().is_empty() => {
-            format!("{left}{}= ({})|{STORED} {right}", &inner[..at], &inner[at + 1..])
+    match (inner.split_whitespace().next(), inner.split_once('=')) {
+        (Some("generation" | "endgeneration"), _) => tag.replacen("generation", "with", 1),
+        (Some("set"), Some((target, value)))
+            if target.contains('.') && !value.trim().is_empty() =>
+        {
+            format!("{left}{target}= ({value})|{STORED} {right}")
         }
-        ("set", None) | ("filter", _) => format!("{tag}%}}{{% with {right}"),
-        ("endset" | "endfilter", _) => format!("{left} endwith %}}{{%{inner}{right}"),
-        ("for", _) => {
-            let from =
-                words(&bare).find(|(_, word)| *word == "in").map_or(inner.len(), |(at, _)| at + 2);
-            let ends =
-                |(at, word): &(usize, &str)| *at > from && ["if", "recursive"].contains(word);
-            let (head, rest) = inner.split_at(from);
-            let (items, condition) =
-                rest.split_at(words(&bare).find(ends).map_or(inner.len(), |(at, _)| at) - from);
-            // minijinja tests all items before the loop; Jinja2 tests each before its iteration.
-            let changed =
-                words(condition).any(|(_, name)| source.contains(&format!("set {name}.")));
-            match items.trim() {
-                "" => tag.to_string(),
-                _ if changed => format!(
-                    "{left}{head} raise_exception('a loop with a condition \
-                    that the loop may change'){right}"
-                ),
-                _ => format!("{left}{head} ({items})|{LOOPED} {condition}{right}"),
+        (Some("for"), _) => {
+            let Some((head, items)) = inner.split_once(" in ") else { return tag.to_string() };
+            let of_name = |c: char| c.is_alphanumeric() || ['_', '.'].contains(&c);
+            let items = items.trim_start();
+            let (name, rest) = items.split_at(items.find(|c| !of_name(c)).unwrap_or(items.len()));
+            match name.is_empty() || rest.starts_with(|c: char| !c.is_whitespace()) {
+                true => tag.to_string(),
+                false => format!("{left}{head} in {name}|{LOOPED}{rest}{right}"),
             }
         }
         _ => tag.to_string(),
     }
 }
 
-/// Copies the text up to the end of the tag, with every byte in quotes or brackets replaced by a
-/// zero.
-fn bare(text: &str, closes: &str) -> String {
-    let mut bare = String::with_capacity(text.len());
-    let (mut depth, mut quote, mut escaped) = (0usize, None, false);
-    for (at, c) in text.char_indices() {
-        let outside = depth == 0 && quote.is_none();
-        match (quote, c) {
-            (Some(_), _) if escaped => escaped = false,
-            (Some(_), '\\') => escaped = true,
-            (Some(open), _) => quote = quote.filter(|_| c != open),
-            (None, '\'' | '"') => quote = Some(c),
-            _ if outside && text[at..].starts_with(closes) => break,
-            (None, '(' | '[' | '{') => depth += 1,
-            (None, ')' | ']' | '}') => depth = depth.saturating_sub(1),
-            _ => {}
+/// minijinja's function, with a mark in every namespace.
+fn namespace(defaults: Option<ValueOrKwargs>) -> Result<Value, Error> {
+    let mut pairs = vec![(Value::from(NAMESPACE), Value::from(true))];
+    match defaults {
+        Some(defaults) if defaults.kind() != ValueKind::Map => {
+            return functions::namespace(Some(defaults));
         }
-        match outside && depth == 0 && quote.is_none() {
-            true => bare.push(c),
-            false => bare.extend(std::iter::repeat_n('\0', c.len_utf8())),
+        defaults => {
+            let object = defaults.as_ref().and_then(|defaults| defaults.as_object());
+            let all = object.and_then(|object| object.try_iter_pairs());
+            pairs.extend(all.into_iter().flatten());
         }
     }
-    bare
-}
-
-/// Returns the words of a text and their offsets.
-fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let begins = move |(at, c): &(usize, char)| is_word(*c) && !text[..*at].ends_with(is_word);
-    text.char_indices()
-        .filter(begins)
-        .map(move |(at, _)| (at, text[at..].split(|c| !is_word(c)).next().unwrap_or_default()))
+    let (marked,) = from_args(&[Value::from_pairs(pairs)])?;
+    functions::namespace(Some(marked))
 }
 
 /// Returns a value that a namespace can store, turning generators into lists. Rejects values that
@@ -270,6 +218,7 @@ fn stored(state: &State, value: Value) -> Result<Value, Error> {
         ValueKind::Iterable => value.try_iter()?.collect(),
         _ => value,
     };
+    let has = |value: &Value, key: &str| value.get_attr(key).is_ok_and(|v| !v.is_undefined());
     let mut open = vec![(value.clone(), 0)];
     while let Some((value, depth)) = open.pop() {
         state.consume_fuel(1)?;
@@ -277,7 +226,7 @@ fn stored(state: &State, value: Value) -> Result<Value, Error> {
         if depth == MAX_DEPTH {
             return refuse(format!("a value gets deeper than {MAX_DEPTH}"));
         }
-        if is_namespace(&value) || object.type_name().ends_with("::Loop") {
+        if has(&value, NAMESPACE) || has(&value, "revindex0") {
             return refuse("a namespace cannot store another, or a loop");
         }
         let items: Vec<Value> = match object.try_iter_pairs() {
@@ -292,10 +241,6 @@ fn stored(state: &State, value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-fn is_namespace(value: &Value) -> bool {
-    value.as_object().is_some_and(|object| object.type_name().ends_with("::Namespace"))
-}
-
 /// Charges fuel for comparing the items of a list with each other, in proportion to their bytes.
 fn compared(state: &State, items: &Value) -> Result<(), Error> {
     for item in items.try_iter()? {
@@ -303,21 +248,6 @@ fn compared(state: &State, items: &Value) -> Result<(), Error> {
         state.consume_fuel(1 + bytes as u64 / 8)?;
     }
     Ok(())
-}
-
-/// Formats a number as Python does.
-fn number(value: &Value) -> String {
-    let Some(float) = f64::try_from(value.clone()).ok().filter(|_| !value.is_integer()) else {
-        return value.to_string();
-    };
-    let science = format!("{float:e}");
-    match science.split_once('e').map(|(digits, power)| (digits, power.parse::<i32>())) {
-        Some((digits, Ok(power))) if !(-4..16).contains(&power) => {
-            format!("{digits}e{}{:02}", if power < 0 { '-' } else { '+' }, power.abs())
-        }
-        Some(_) => format!("{float:?}"),
-        None => science.to_lowercase(), // infinite, or not a number
-    }
 }
 
 /// Python's `strftime` for a time without a time zone.
@@ -341,37 +271,6 @@ fn default(state: &State, value: &Value, args: Rest<Value>) -> Result<Value, Err
     minijinja::filters::default(state, value, Rest(args))
 }
 
-/// Jinja2's filter `indent`. minijinja's drops a trailing newline.
-fn indent(
-    state: &State,
-    text: &str,
-    width: Option<Value>,
-    first: Option<bool>,
-    options: Kwargs,
-) -> Result<String, Error> {
-    let width = width.or(options.get("width")?).unwrap_or(4.into());
-    let first = first.or(options.get("first")?).unwrap_or(false);
-    let blank = options.get::<Option<bool>>("blank")?.unwrap_or(false);
-    options.assert_all_used()?;
-    let indent = indent_of(&width)?;
-    let mut out = String::new();
-    for (at, line) in text.split('\n').enumerate() {
-        state.consume_fuel(1 + indent.len() as u64 / 64)?;
-        let indented = if at == 0 { first } else { blank || !line.is_empty() };
-        out.extend([if at > 0 { "\n" } else { "" }, if indented { &indent } else { "" }, line]);
-    }
-    Ok(out)
-}
-
-/// Returns the indent, given as a string or a width.
-fn indent_of(width: &Value) -> Result<String, Error> {
-    match (width.as_str(), width.as_usize()) {
-        (Some(text), _) => Ok(text.to_string()),
-        (None, Some(width @ 0..=1000)) => Ok(" ".repeat(width)),
-        _ => refuse(format!("an indent of {width}")),
-    }
-}
-
 /// Calls a Python method: one that minijinja has, or one that it lacks or implements differently.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     match (name, value.as_str()) {
@@ -391,26 +290,20 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
                 _ => unknown_method_callback(state, value, "split", &[separator, most.into()]),
             }
         }
+        // minijinja makes a field as wide as asked for before it takes fuel for it.
+        ("format", Some(text)) => {
+            let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty());
+            let widths = numbers.map(|n| n.parse().unwrap_or(u64::MAX));
+            state.consume_fuel(widths.fold(0, u64::saturating_add) / 64)?;
+            unknown_method_callback(state, value, name, args)
+        }
         ("removeprefix" | "removesuffix", Some(text)) => {
             let (part,): (&str,) = from_args(args)?;
-            let rest = if name == "removeprefix" {
-                text.strip_prefix(part)
-            } else {
-                text.strip_suffix(part)
+            let rest = match name {
+                "removeprefix" => text.strip_prefix(part),
+                _ => text.strip_suffix(part),
             };
             Ok(rest.unwrap_or(text).into())
-        }
-        ("title", Some(text)) => {
-            let (mut title, mut inside) = (String::with_capacity(text.len()), false);
-            for c in text.chars() {
-                title += &if inside {
-                    c.to_lowercase().to_string()
-                } else {
-                    c.to_uppercase().to_string()
-                };
-                inside = c.is_lowercase() || c.is_uppercase();
-            }
-            Ok(title.into())
         }
         _ => unknown_method_callback(state, value, name, args),
     }
@@ -418,110 +311,73 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
 
 /// transformers' filter: Python's `json.dumps`, except that non-ASCII characters aren't escaped.
 fn tojson(state: &State, value: &Value, options: Kwargs) -> Result<String, Error> {
-    let indent =
-        options.get::<Option<Value>>("indent")?.map(|width| indent_of(&width)).transpose()?;
-    let comma = if indent.is_some() { "," } else { ", " };
-    let (mut comma, mut colon) = (comma.to_string(), ": ".to_string());
-    if let Some(separators) = options.get::<Option<Value>>("separators")? {
-        comma = separators.get_item_by_index(0)?.to_string();
-        colon = separators.get_item_by_index(1)?.to_string();
-    }
-    let ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false);
+    let indent: Option<Value> = options.get("indent")?;
+    let separators: Option<Value> = options.get("separators")?;
+    let ascii: Option<bool> = options.get("ensure_ascii")?;
     options.assert_all_used()?;
-    let mut json = Json { state, text: String::new(), indent, comma, colon, ascii };
-    json.write(value, 0)?;
-    Ok(json.text)
+    if ascii == Some(true) || (indent.is_some() && separators.is_some()) || value.is_undefined() {
+        return refuse(
+            "tojson: candecode has neither ensure_ascii=True, nor separators with an \
+            indent, nor JSON for an undefined value",
+        );
+    }
+    let mut out = Metered { state, bytes: Vec::new() };
+    let written = match indent {
+        Some(indent) => {
+            let spaces = indent.as_usize().filter(|spaces| *spaces <= 1000).map(|n| " ".repeat(n));
+            let indent = spaces.or(indent.as_str().map(String::from));
+            let Some(indent) = indent else { return refuse("tojson: an indent that is too wide") };
+            let pretty = PrettyFormatter::with_indent(indent.as_bytes());
+            value.serialize(&mut Serializer::with_formatter(&mut out, pretty))
+        }
+        None => {
+            let separators = separators.unwrap_or_else(|| Value::from([", ", ": "].to_vec()));
+            let separator = |at| separators.get_item_by_index(at).map(|text| text.to_string());
+            let compact = Separated { comma: separator(0)?, colon: separator(1)? };
+            value.serialize(&mut Serializer::with_formatter(&mut out, compact))
+        }
+    };
+    match written {
+        Ok(()) => Ok(String::from_utf8_lossy(&out.bytes).into_owned()),
+        Err(error) if error.is_io() => Err(ErrorKind::OutOfFuel.into()),
+        Err(error) => refuse(format!("tojson: {error}")),
+    }
 }
 
-/// A JSON writer.
-struct Json<'a, 't, 'e> {
-    state: &'a State<'t, 'e>,
-    text: String,
-    indent: Option<String>,
+/// JSON on one line, with these between items, and between a key and its value.
+struct Separated {
     comma: String,
     colon: String,
-    ascii: bool,
 }
 
-impl Json<'_, '_, '_> {
-    fn write(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
-        self.state.consume_fuel(1 + self.comma.len() as u64 / 64 + self.colon.len() as u64 / 64)?;
-        match (value.kind(), value.as_object()) {
-            (ValueKind::None, _) => self.text += "null",
-            (ValueKind::Bool, _) => self.text += if value.is_true() { "true" } else { "false" },
-            (ValueKind::Number, _) => {
-                self.text += &number(value).replace("inf", "Infinity").replace("nan", "NaN")
-            }
-            (ValueKind::String, _) => self.string(value.as_str().unwrap_or_default())?,
-            (ValueKind::Map, Some(object)) if !is_namespace(value) => {
-                self.text.push('{');
-                let mut first = true;
-                for (key, value) in object.try_iter_pairs().into_iter().flatten() {
-                    self.item(std::mem::take(&mut first), depth + 1)?;
-                    match key.kind() {
-                        ValueKind::String => self.write(&key, depth)?,
-                        ValueKind::None | ValueKind::Bool | ValueKind::Number => {
-                            self.text.push('"');
-                            self.write(&key, depth)?;
-                            self.text.push('"');
-                        }
-                        kind => return refuse(format!("tojson: a key cannot be a {kind}")),
-                    }
-                    self.text += &self.colon;
-                    self.write(&value, depth + 1)?;
-                }
-                self.close('}', first, depth)?;
-            }
-            (ValueKind::Seq | ValueKind::Iterable, _) => {
-                self.text.push('[');
-                let mut first = true;
-                for item in value.try_iter()?.checked() {
-                    self.item(std::mem::take(&mut first), depth + 1)?;
-                    self.write(&item?, depth + 1)?;
-                }
-                self.close(']', first, depth)?;
-            }
-            (kind, _) => return refuse(format!("tojson: JSON has no {kind}")),
-        }
-        Ok(())
+impl Formatter for Separated {
+    fn begin_array_value<W: Write + ?Sized>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        out.write_all(if first { b"" } else { self.comma.as_bytes() })
     }
 
-    /// Moves on to the next item of a container.
-    fn item(&mut self, first: bool, depth: usize) -> Result<(), Error> {
-        if !first {
-            self.text += &self.comma;
-        }
-        self.line(depth)
+    fn begin_object_key<W: Write + ?Sized>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.begin_array_value(out, first)
     }
 
-    fn close(&mut self, bracket: char, empty: bool, depth: usize) -> Result<(), Error> {
-        if !empty {
-            self.line(depth)?;
-        }
-        self.text.push(bracket);
-        Ok(())
+    fn begin_object_value<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        out.write_all(self.colon.as_bytes())
+    }
+}
+
+/// Bytes whose writing takes fuel.
+struct Metered<'a, 't, 'e> {
+    state: &'a State<'t, 'e>,
+    bytes: Vec<u8>,
+}
+
+impl Write for Metered<'_, '_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.state.consume_fuel(bytes.len() as u64 / 16).map_err(io::Error::other)?;
+        self.bytes.extend(bytes);
+        Ok(bytes.len())
     }
 
-    fn line(&mut self, depth: usize) -> Result<(), Error> {
-        if let Some(indent) = &self.indent {
-            self.state.consume_fuel((depth * indent.len()) as u64 / 64)?;
-            self.text.push('\n');
-            self.text += &indent.repeat(depth);
-        }
-        Ok(())
-    }
-
-    fn string(&mut self, text: &str) -> Result<(), Error> {
-        self.state.consume_fuel(text.len() as u64 / 64)?;
-        for c in serde_json::Value::from(text).to_string().chars() {
-            match c {
-                _ if c.is_ascii() || !self.ascii => self.text.push(c),
-                _ => c
-                    .encode_utf16(&mut [0; 2])
-                    .iter()
-                    .for_each(|unit| self.text += &format!("\\u{unit:04x}")),
-            }
-        }
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -116,9 +116,9 @@ fn slices<'a, W: WithDType>(weights: &'a [Held<'_>]) -> Result<Vec<&'a [W]>> {
     weights.iter().map(Held::all).collect()
 }
 
-/// Computes `x · wᵀ` for every matrix in the list: `x` is `(…, in)`, f32, and each matrix is `(out,
-/// in)`, in tiles. Activations are quantized to Q8_0. The results are `(rows of x, out)`, parts of
-/// one allocation.
+/// Computes `x · wᵀ` for every matrix in the list: `x` is `(…, in)`, f32, and each matrix is
+/// `(out, in)`, in tiles. Activations are quantized to Q8_0. The results are `(rows of x, out)`,
+/// parts of one allocation.
 ///
 /// # Errors
 /// If a matrix has the wrong width.
@@ -224,8 +224,8 @@ pub fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
 }
 
 /// Computes grouped softmax attention: `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S, D)`. The
-/// `D` values of a key or value must be contiguous, wherever they begin. The result is `(B, H, T,
-/// D)`.
+/// `D` values of a key or value must be contiguous, wherever they begin. The result is
+/// `(B, H, T, D)`.
 ///
 /// `mask` is `(B or 1, 1, T, S)`, u8, 1 = may attend. Without one, the `T` new tokens are the last
 /// of the `S`, and each attends to all up to and including itself.
@@ -243,9 +243,15 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> R
         bail!("{heads} query heads cannot share {kv_heads} key/value heads evenly")
     }
     let shape = AttentionShape { batch, heads, kv_heads, new, all, width };
-    let mask = mask.map(|mask| mask.to_device(&Device::Cpu)?.contiguous()).transpose()?;
-    let mask = mask.as_ref().map(Held::new);
-    let mask = mask.as_ref().map(|mask| read_mask(mask, &shape)).transpose()?;
+    let on_the_cpu = match mask {
+        Some(mask) => Some(mask.to_device(&Device::Cpu)?.contiguous()?),
+        None => None,
+    };
+    let held = on_the_cpu.as_ref().map(Held::new);
+    let mask = match &held {
+        Some(held) => Some(read_mask(held, &shape)?),
+        None => None,
+    };
     on_cpu(&[q, k, v], |of| {
         let q = of[0].contiguous()?;
         let (q, k, v) = (Held::new(&q), Held::new(of[1]), Held::new(of[2]));
@@ -268,9 +274,10 @@ pub fn paged_attention(q: &Tensor, k: &Tensor, v: &Tensor, pages: &Pages) -> Res
     check_pages(q, k, v, pages)?;
     let (_, heads, tokens, width) = q.dims4()?;
     let shape = PagedShape { heads, kv_heads: k.dim(1)?, width, block_size: pages.block_size };
-    let rows = pages.sequences.iter();
-    let rows = rows.map(|of| PagedRow { block_table: &of.block_table, all: of.len, new: of.new });
-    let rows: Vec<PagedRow<'_>> = rows.collect();
+    let mut rows = Vec::new();
+    for of in &pages.sequences {
+        rows.push(PagedRow { block_table: &of.block_table, all: of.len, new: of.new });
+    }
     if tokens == 0 {
         return q.contiguous();
     }

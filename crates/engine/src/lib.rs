@@ -22,14 +22,13 @@ pub mod memory_check;
 pub mod ngram_table;
 pub mod operations;
 pub mod requests;
+pub mod right_padding;
 pub mod score;
-pub mod simple;
 pub mod token_rules;
 pub mod watched;
 
 pub use cache_config::{CacheConfig, CacheKind};
 pub use load::load_model;
-pub use simple::simple_generate;
 
 use anyhow::{ensure, Result};
 use candecode::day05_model::Transformer;

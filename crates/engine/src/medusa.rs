@@ -1,20 +1,23 @@
 //! Reads Medusa heads from their file, and gives them access to a model's states.
 
-use anyhow::{anyhow, ensure, Context as _, Result};
+use anyhow::{ensure, Context as _, Result};
 use candecode::day03_norms_and_mlps::Projection;
 use candecode::day05_model::{Norm, Transformer};
 use candecode::day24_draft_trees::MedusaHeads;
 use candecode::kit::device::activation_dtype;
 use candecode::kit::error::shown;
+use candecode::kit::weights::TensorSource as _;
 use candecode::kit::{Cache, ModelConfig, Step, Weight};
+use candecode_formats::SafetensorsSource;
 use candle_core::{DType, Device, Tensor};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The name of the heads' file in a model's folder.
 pub const FILE: &str = "medusa.safetensors";
 
-/// Runs one step as day 5's `forward` does, and also returns the states that the head read: `(B, n,
-/// C)`, after the last norm.
+/// Runs one step as day 5's `forward` does, and also returns the states that the head read:
+/// `(B, n, C)`, after the last norm.
 ///
 /// # Errors
 /// Same as `forward`.
@@ -56,7 +59,9 @@ impl HeadsFile {
     /// contain a NaN or an infinity.
     pub fn read(file: &Path, config: &ModelConfig) -> Result<Self> {
         let name = format!("--medusa {}", shown(file.display()));
-        let (blocks, norm) = read(file, config).context(name.clone())?;
+        // The file's own errors begin with its path.
+        let tensors = SafetensorsSource::open(file).context("--medusa")?;
+        let (blocks, norm) = read(tensors, config).context(name.clone())?;
         Ok(Self { name, blocks, norm })
     }
 
@@ -112,21 +117,18 @@ pub fn load(file: &Path, model: &Transformer) -> Result<MedusaHeads> {
     heads.into_heads(model)
 }
 
-/// Reads the weights and biases of a file of heads, and its copy of the model's last norm.
+/// The weights and biases of the heads, and their copy of the model's last norm.
 type Parts = (Vec<(Tensor, Tensor)>, Vec<f32>);
 
-fn read(file: &Path, config: &ModelConfig) -> Result<Parts> {
-    ensure!(
-        file.exists(),
+fn read(tensors: Option<SafetensorsSource>, config: &ModelConfig) -> Result<Parts> {
+    let tensors = tensors.context(
         "no such file; models/train/medusa.py trains heads for a model, and story-3m comes with \
-         some"
-    );
-    let tensors = candle_core::safetensors::load(file, &Device::Cpu)
-        .map_err(|_| anyhow!("not a safetensors file, or it's damaged"))?;
-    let get = |name: &str| {
-        tensors
-            .get(name)
-            .with_context(|| format!("the file has no tensor {name}, so it holds no Medusa heads"))
+         some",
+    )?;
+    let names: BTreeSet<String> = tensors.names().into_iter().collect();
+    let get = |name: &str| -> Result<Tensor> {
+        ensure!(names.contains(name), "the file has no tensor {name}, so it holds no Medusa heads");
+        Ok(tensors.load_as_stored(name, &Device::Cpu)?)
     };
     let vocab = get("vocab_size")?.flatten_all()?.to_dtype(DType::I64)?.to_vec1::<i64>()?;
     ensure!(
@@ -135,8 +137,8 @@ fn read(file: &Path, config: &ModelConfig) -> Result<Parts> {
         vocab.iter().map(i64::to_string).collect::<Vec<_>>().join(", "),
         config.vocab_size
     );
-    let norm = numbers(get("norm.weight")?)?;
-    let count = (0..).take_while(|k| tensors.contains_key(&format!("heads.{k}.weight"))).count();
+    let norm = numbers(&get("norm.weight")?)?;
+    let count = (0..).take_while(|k| names.contains(&format!("heads.{k}.weight"))).count();
     get("heads.0.weight")?;
     let width = config.hidden_size;
     let part = |name: String, shape: &[usize]| -> Result<Tensor> {
@@ -148,10 +150,10 @@ fn read(file: &Path, config: &ModelConfig) -> Result<Parts> {
              to another model"
         );
         ensure!(
-            numbers(tensor)?.iter().all(|x| x.is_finite()),
+            numbers(&tensor)?.iter().all(|x| x.is_finite()),
             "{name} contains NaN or infinity; train the heads again"
         );
-        Ok(tensor.clone())
+        Ok(tensor)
     };
     let block = |k: usize| {
         let weight = part(format!("heads.{k}.weight"), &[width, width])?;

@@ -51,10 +51,18 @@ impl Need<'_> {
     /// Returns the length of the longest conversation that fits in `room` bytes, assuming the worst
     /// case of a single pass over all of it.
     pub fn longest(&self, room: f64) -> usize {
-        let fits =
-            |tokens: &usize| Need { prompt: *tokens, new: 0, ..self.clone() }.total() <= room;
         let contexts = self.models.iter().map(|model| model.max_position_embeddings);
-        (1..=contexts.min().unwrap_or(0)).rev().find(fits).unwrap_or(0)
+        let mut need = Need { new: 0, ..self.clone() };
+        let (mut fits, mut too_long) = (0, contexts.min().unwrap_or(0) + 1);
+        while too_long - fits > 1 {
+            need.prompt = fits + (too_long - fits) / 2;
+            if need.total() <= room {
+                fits = need.prompt;
+            } else {
+                too_long = need.prompt;
+            }
+        }
+        fits
     }
 
     /// Returns the bytes of all weights.

@@ -144,12 +144,16 @@ impl Ops for Plain {
 
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
         if let Some(pages) = &kv.pages {
-            return match takes(q) && mask.is_none() {
-                true => day21_pages::attend_pages(q, kv, pages),
-                false => attend_gathered(self, q, kv, pages, mask),
+            return if takes(q) && mask.is_none() {
+                day21_pages::attend_pages(q, kv, pages)
+            } else {
+                attend_gathered(self, q, kv, pages, mask)
             };
         }
         let mask = mask_of(q, kv, mask)?;
+        if q.device().is_metal() {
+            return grouped_attention(q, &row_major(&kv.k)?, &row_major(&kv.v)?, mask.as_ref());
+        }
         grouped_attention(q, &kv.k, &kv.v, mask.as_ref())
     }
 
@@ -204,7 +208,7 @@ impl Ops for CandleNn {
         let group = heads / kv_heads;
         let scaled = (q * (1.0 / (width as f64).sqrt()))?;
         let scaled = scaled.reshape((b, kv_heads, group * new, width))?;
-        let mut scores = scaled.matmul(&kv.k.contiguous()?.t()?)?; // (B, Hkv, group * T, S)
+        let mut scores = scaled.matmul(&row_major(&kv.k)?.t()?)?; // (B, Hkv, group * T, S)
         if let Some(mask) = mask_of(q, kv, mask)? {
             let zero = Tensor::zeros(mask.shape(), scores.dtype(), scores.device())?;
             let hidden = (&zero + f64::NEG_INFINITY)?;
@@ -213,7 +217,7 @@ impl Ops for CandleNn {
             scores = by_head.broadcast_add(&added)?.reshape((b, kv_heads, group * new, all))?;
         }
         let weights = candle_nn::ops::softmax_last_dim(&scores)?;
-        weights.matmul(&kv.v.contiguous()?)?.reshape((b, heads, new, width))
+        weights.matmul(&row_major(&kv.v)?)?.reshape((b, heads, new, width))
     }
 
     fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
@@ -252,6 +256,13 @@ impl Ops for CandleNn {
     }
 }
 
+/// Returns `x` in row-major order. `contiguous` accepts any stride for a dimension of size 1, and
+/// candle's product on Metal takes the stride of the last batch dimension for that of the batch. So
+/// with one key/value head and several rows, it would read the wrong rows.
+fn row_major(x: &Tensor) -> Result<Tensor> {
+    x.reshape(x.shape())
+}
+
 /// The kernels of this repository. They take f32 activations on the CPU; plain code handles the
 /// rest.
 #[derive(Debug, Clone, Copy)]
@@ -280,15 +291,17 @@ impl Ops for Fast {
             let tensors = weights.iter().map(|w| w.tensor()).collect::<Result<Vec<_>>>()?;
             let tensors: Vec<&Tensor> = tensors.iter().collect();
             let same = |t: &&Tensor| kernels::can_read(t) && t.dtype() == tensors[0].dtype();
-            match tensors.iter().all(same) {
-                true => Some(kernels::linear(x, &tensors)?),
-                false => None,
+            if tensors.iter().all(same) {
+                Some(kernels::linear(x, &tensors)?)
+            } else {
+                None
             }
         } else {
             let tiles: Vec<_> = weights.iter().filter_map(|w| tiles_of(w.quantized()?)).collect();
-            match tiles.len() == weights.len() {
-                true => Some(kernels::quantized_linear(x, &tiles)?),
-                false => None,
+            if tiles.len() == weights.len() {
+                Some(kernels::quantized_linear(x, &tiles)?)
+            } else {
+                None
             }
         };
         match products {

@@ -127,6 +127,22 @@ pub fn processors(
     tokenizer: &Tokenizer,
     config: &ModelConfig,
 ) -> Result<Processors> {
+    processors_with(params, tokenizer, config, |name, automaton| {
+        Rc::new(GuardRail::new(name, automaton.clone(), tokenizer, config.vocab_size))
+    })
+}
+
+/// Same as [`processors`], with guard rails from `rail`. It gets a rail's name and automaton, and
+/// can return one that has already computed masks.
+///
+/// # Errors
+/// Same as [`processors`].
+pub fn processors_with(
+    params: &SamplingParams,
+    tokenizer: &Tokenizer,
+    config: &ModelConfig,
+    rail: impl Fn(String, &Arc<Automaton>) -> Rc<GuardRail>,
+) -> Result<Processors> {
     let refused = |e| usage(plain(&e));
     let vocab_size = config.vocab_size;
     let automata = Automata::of(params)?;
@@ -143,15 +159,11 @@ pub fn processors(
     if !params.block.is_empty() || params.allow_regex.is_some() {
         tokenizer.check_token_bytes().map_err(refused)?;
     }
-    let mut rail = |name: String, automaton: &Arc<Automaton>| {
-        let rail = GuardRail::new(name, automaton.clone(), tokenizer, vocab_size);
-        all.push(Rc::new(rail));
-    };
     for automaton in &automata.block {
-        rail(format!("the block list of size {}", params.block.len()), automaton);
+        all.push(rail(format!("the block list of size {}", params.block.len()), automaton));
     }
     if let (Some(regex), Some(automaton)) = (&params.allow_regex, &automata.allow) {
-        rail(format!("the pattern {}", shown(regex)), automaton);
+        all.push(rail(format!("the pattern {}", shown(regex)), automaton));
     }
     all.extend(token_rules::end_of_pattern(params, tokenizer, config));
     all.extend(token_rules::end_rules(params));

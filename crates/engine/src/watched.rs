@@ -98,12 +98,11 @@ pub fn explained(
                 NanTrace::NotRepeatable => without_source = NanTrace::NotRepeatable,
                 NanTrace::FirstIn(stage) => {
                     let (step, position) = (tokens.len() - prompt_len + 1, tokens.len() - 1);
-                    let way = match DAYS.iter().all(|day| day.reference) {
-                        true => {
-                            "download the file again; with --dtype f16, try bf16 or f32, which \
-                             have a larger range"
-                        }
-                        false => "some days are yours: does `cargo xtask check` pass for them?",
+                    let way = if DAYS.iter().all(|day| day.reference) {
+                        "download the file again; with --dtype f16, try bf16 or f32, which have a \
+                         larger range"
+                    } else {
+                        "some days are yours: does `cargo xtask check` pass for them?"
                     };
                     return anyhow!(
                         "{which}{}: logits are NaN at step {step}, position {position}: {stage}; \
@@ -114,9 +113,10 @@ pub fn explained(
             }
         }
     }
-    match models.iter().any(|model| model.computed_nan()) {
-        true => anyhow!("{}; {without_source}", describe(&error)),
-        false => error,
+    if models.iter().any(|model| model.computed_nan()) {
+        anyhow!("{}; {without_source}", describe(&error))
+    } else {
+        error
     }
 }
 

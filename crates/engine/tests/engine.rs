@@ -4,11 +4,11 @@
 
 use candecode::day05_model::Norm;
 use candecode::day07_greedy::StopStrings;
-use candecode::kit::{FinishReason, Model as _, SamplingParams, Token, TokenIter};
+use candecode::kit::{FinishReason, SamplingParams, Token, TokenIter};
 use candecode_engine::score::{score, TraceLoop};
 use candecode_engine::watched::{first_nan, NanTrace};
 use candecode_engine::CacheConfig;
-use candecode_engine::{load, operations, simple_generate, Completion, Engine};
+use candecode_engine::{load, operations, Completion, Engine};
 use candecode_formats::ModelFiles;
 use candle_core::{DType, Device};
 use std::time::Instant;
@@ -120,26 +120,6 @@ fn an_engine_built_from_parts_gives_the_same_tokens() {
     let parts = Engine::from_parts(config, files.tokenizer().unwrap(), &weights).unwrap();
     let want = ids(engine().generate(PROMPTS[0], &greedy(16)).unwrap());
     assert_eq!(ids(parts.generate(PROMPTS[0], &greedy(16)).unwrap()), want);
-}
-
-#[test]
-fn simple_generate_writes_the_same_text_as_the_engine() {
-    let engine = engine();
-    let (model, tokenizer) = (engine.model(), engine.tokenizer());
-    for prompt in PROMPTS {
-        let tokens = engine.generate(prompt, &greedy(40)).unwrap();
-        let tokens: Vec<Token> = tokens.map(|token| token.unwrap()).collect();
-        let text = simple_generate(model, tokenizer, prompt, 40).unwrap();
-        assert_eq!(text, texts(&tokens), "{prompt}");
-    }
-    assert_eq!(simple_generate(model, tokenizer, PROMPTS[0], 0).unwrap(), "");
-    let context = model.config().max_position_embeddings;
-    for (prompt, says) in
-        [(String::new(), "0 tokens"), ("Lily ".repeat(context), "the model takes 1 to")]
-    {
-        let refused = simple_generate(model, tokenizer, &prompt, 4).unwrap_err().to_string();
-        assert!(refused.contains(says), "{refused}");
-    }
 }
 
 #[test]

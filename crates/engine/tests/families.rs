@@ -111,9 +111,10 @@ impl Found {
             None => (cell, None),
         };
         let near = |error: f32| (error - self.error).abs() <= 0.06 * self.error + 2e-5;
-        match self.equal() {
-            true => cell == "equal",
-            false => token == self.first.map(|at| at + 1) && error.parse().is_ok_and(near),
+        if self.equal() {
+            cell == "equal"
+        } else {
+            token == self.first.map(|at| at + 1) && error.parse().is_ok_and(near)
         }
     }
 }
@@ -254,9 +255,10 @@ fn gguf_tensors_equal_the_safetensors() {
             let [here, there] =
                 [&gguf, &folder].map(|weights| weights.tensor(&name, tensor.dims()).unwrap());
             let narrow = tensor.rank() == 2 && !name.contains("wpe");
-            let there = match narrow {
-                true => there.to_dtype(DType::F16).and_then(|t| t.to_dtype(DType::F32)).unwrap(),
-                false => there,
+            let there = if narrow {
+                there.to_dtype(DType::F16).and_then(|t| t.to_dtype(DType::F32)).unwrap()
+            } else {
+                there
             };
             assert_eq!(largest(&(here - there).unwrap()), 0.0, "{model}: {name}");
         }

@@ -1,5 +1,5 @@
-//! Tests the Medusa heads of story-3m and the file that they come from: `cargo test --features ref
-//! --test medusa_heads`.
+//! Tests the Medusa heads of story-3m and the file that they come from:
+//! `cargo test --features ref --test medusa_heads`.
 
 #![cfg(feature = "ref")]
 

@@ -7,7 +7,7 @@ use crate::tokenizer_files::TokenizerFiles;
 use crate::ChatTemplate;
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use candecode_kit::error::{quoted, shown};
-use candecode_kit::{ModelConfig, Tokenizer};
+use candecode_kit::{python_json, ModelConfig, Tokenizer};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -119,8 +119,8 @@ pub fn tokenizer(dir: &Path) -> Result<Tokenizer> {
     let tokenizer = Tokenizer::from_bytes(&bytes);
     let tokenizer = tokenizer.map_err(|error| anyhow!("{}: {error}", path.display()))?;
     let files = TokenizerFiles::read(dir)?;
-    files.check(dir)?;
-    let more = files.tokens(tokenizer.added()).with_context(|| dir.display().to_string())?;
+    files.check(&tokenizer)?;
+    let more = files.tokens(&tokenizer).with_context(|| dir.display().to_string())?;
     Ok(tokenizer.with_added(more)?.called(path.display()))
 }
 
@@ -130,12 +130,10 @@ pub fn tokenizer(dir: &Path) -> Result<Tokenizer> {
 /// # Errors
 /// If a file is missing, truncated or damaged.
 pub fn weights(dir: &Path) -> Result<SafetensorsSource> {
-    let mut source = SafetensorsSource::default();
-    let single = dir.join(SINGLE);
-    if let Some(file) = regular_file::open(&single)? {
-        source.add_file(&single, &file)?;
+    if let Some(source) = SafetensorsSource::open(&dir.join(SINGLE))? {
         return Ok(source);
     }
+    let mut source = SafetensorsSource::default();
     let index = dir.join(INDEX);
     let Some(text) = regular_file::read_text(&index)? else {
         refuse_checkpoint_in(dir)?;
@@ -157,7 +155,7 @@ pub fn weights(dir: &Path) -> Result<SafetensorsSource> {
 /// # Errors
 /// If the text is not an index, or a name points outside the folder.
 pub fn shard_names(index: &str) -> Result<BTreeSet<String>> {
-    let index: Value = serde_json::from_str(index).context("not an index of shards")?;
+    let index = python_json::parse(index).context("not an index of shards")?;
     let map = index.get("weight_map").and_then(Value::as_object);
     let map = map.context("not an index of shards: no weight_map")?;
     let mut names = BTreeSet::new();

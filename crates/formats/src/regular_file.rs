@@ -2,6 +2,7 @@
 //! regular file, and a web page or Git LFS pointer saved in its place each get their own error.
 
 use anyhow::{bail, ensure, Context as _, Result};
+use candecode_kit::python_json;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Seek as _};
@@ -87,6 +88,5 @@ pub fn read_text(path: &Path) -> Result<Option<String>> {
 /// Same as [`read_text`], or if the file isn't JSON.
 pub fn read_json(path: &Path) -> Result<Option<Value>> {
     let Some(text) = read_text(path)? else { return Ok(None) };
-    let value = serde_json::from_str(&text);
-    value.map(Some).with_context(|| format!("{}: not JSON", path.display()))
+    python_json::parse(&text).map(Some).with_context(|| format!("{}: not JSON", path.display()))
 }

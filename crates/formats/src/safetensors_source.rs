@@ -1,11 +1,12 @@
 //! Tensors in the safetensors format, from mapped files or from bytes in memory.
 
+use crate::regular_file;
 use anyhow::{anyhow, Context as _, Result};
 use candecode_kit::error::shown;
 use candecode_kit::weights::{full_or_bare, TensorSource};
 use candle_core::safetensors::Load as _;
-use candle_core::{bail, DType, Device, Tensor};
-use safetensors::tensor::{Metadata, TensorView};
+use candle_core::{bail, DType, Device, Error, Tensor};
+use safetensors::tensor::{Metadata, TensorInfo, TensorView};
 use safetensors::{SafeTensorError, SafeTensors};
 use std::collections::HashMap;
 use std::fs::File;
@@ -41,6 +42,17 @@ impl SafetensorsSource {
         let mut source = Self::default();
         source.add(name, Box::new(bytes))?;
         Ok(source)
+    }
+
+    /// Opens a single file, such as `medusa.safetensors`. Returns None if it doesn't exist.
+    ///
+    /// # Errors
+    /// If it isn't a regular file, can't be read, or is truncated or damaged.
+    pub fn open(path: &Path) -> Result<Option<Self>> {
+        let Some(file) = regular_file::open(path)? else { return Ok(None) };
+        let mut source = Self::default();
+        source.add_file(path, &file)?;
+        Ok(Some(source))
     }
 
     /// Adds the tensors of a file on disk. The file is mapped if the platform supports it.
@@ -80,10 +92,8 @@ impl TensorSource for SafetensorsSource {
     }
 
     fn load(&self, stored: &str, device: &Device) -> candle_core::Result<Tensor> {
-        let file = self.places.get(stored).and_then(|at| self.files.get(*at));
-        let found = file.and_then(|file| Some((file, file.header.info(stored)?)));
-        let Some((file, info)) = found else { bail!("there is no tensor {}", shown(stored)) };
         // Quantized values mean nothing without their scales, which are separate tensors.
+        let (_, info) = self.info(stored)?;
         let dtype = DType::try_from(info.dtype);
         if !matches!(dtype, Ok(DType::F32 | DType::BF16 | DType::F16 | DType::F64)) {
             bail!(
@@ -93,15 +103,32 @@ impl TensorSource for SafetensorsSource {
                 info.dtype
             )
         }
+        self.load_as_stored(stored, device)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.places.keys().cloned().collect()
+    }
+}
+
+impl SafetensorsSource {
+    fn info(&self, stored: &str) -> candle_core::Result<(&OneFile, &TensorInfo)> {
+        let file = self.places.get(stored).and_then(|at| self.files.get(*at));
+        let found = file.and_then(|file| Some((file, file.header.info(stored)?)));
+        found.ok_or_else(|| Error::Msg(format!("there is no tensor {}", shown(stored))))
+    }
+
+    /// Reads a tensor of any type, integers too.
+    ///
+    /// # Errors
+    /// If there is none, or if candle doesn't have its type.
+    pub fn load_as_stored(&self, stored: &str, device: &Device) -> candle_core::Result<Tensor> {
+        let (file, info) = self.info(stored)?;
         let (begin, end) = info.data_offsets;
         let bytes = (*file.bytes).as_ref().get(file.data + begin..file.data + end);
         // The header was checked against the file's length when the file was added.
         let bytes = bytes.unwrap_or_default();
         TensorView::new(info.dtype, info.shape.clone(), bytes)?.load(device)
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.places.keys().cloned().collect()
     }
 }
 

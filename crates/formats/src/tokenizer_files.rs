@@ -5,6 +5,7 @@
 use crate::regular_file::read_json;
 use anyhow::{bail, ensure, Context as _, Result};
 use candecode_kit::error::shown;
+use candecode_kit::Tokenizer;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -14,6 +15,9 @@ const CONFIG: &str = "tokenizer_config.json";
 
 /// The special tokens declared in a folder's files.
 pub struct TokenizerFiles {
+    /// The path of `tokenizer_config.json`, for messages.
+    file: String,
+    class: Class,
     /// `tokenizer_config.json`, merged with `special_tokens_map.json` in folders where that file
     /// applies.
     pub config: Map<String, Value>,
@@ -22,6 +26,44 @@ pub struct TokenizerFiles {
     /// True if the ids come from `added_tokens.json`. Tokens in `tokenizer.json` then override
     /// those with the same id.
     older: bool,
+}
+
+/// The tokenizer's class in transformers. All but `Other` build a tokenizer of their own from the
+/// vocabulary and the merges, with these settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Gpt2,
+    Llama,
+    Qwen2,
+    /// `PreTrainedTokenizerFast` and all others: `tokenizer.json` as it is.
+    Other,
+}
+
+impl Class {
+    /// Chooses as `AutoTokenizer.from_pretrained` does.
+    fn of(dir: &Path, config: &Map<String, Value>) -> Result<Self> {
+        let model = read_json(&dir.join("config.json"))?.unwrap_or_default();
+        let named = config.get("tokenizer_class").and_then(Value::as_str);
+        let named = named.or(model["tokenizer_class"].as_str());
+        Ok(match (model["model_type"].as_str(), named.map(|name| name.trim_end_matches("Fast"))) {
+            (Some("qwen2"), _) | (_, Some("Qwen2Tokenizer")) | (Some("qwen3"), None) => Self::Qwen2,
+            (_, Some("GPT2Tokenizer")) | (Some("gpt2"), None) => Self::Gpt2,
+            (_, Some("LlamaTokenizer")) => Self::Llama,
+            _ => Self::Other,
+        })
+    }
+
+    /// Adds the names that mean `<|endoftext|>` in this class unless a file says otherwise.
+    fn add_defaults(self, config: &mut Map<String, Value>) {
+        let names = match self {
+            Self::Gpt2 => ["bos_token", "eos_token", "unk_token"],
+            Self::Qwen2 => ["eos_token", "unk_token", "pad_token"],
+            Self::Llama | Self::Other => return,
+        };
+        for name in names {
+            config.entry(name).or_insert("<|endoftext|>".into());
+        }
+    }
 }
 
 /// The named tokens that come first, in transformers' order (`SPECIAL_TOKENS_ATTRIBUTES`).
@@ -35,17 +77,28 @@ impl TokenizerFiles {
     /// If a file can't be read or is invalid. The message names the file and the key.
     pub fn read(dir: &Path) -> Result<Self> {
         let mut config = table(dir, CONFIG)?;
+        let (file, class) = (dir.join(CONFIG).display().to_string(), Class::of(dir, &config)?);
         if let Some(declared) = config.get("added_tokens_decoder").filter(|d| !d.is_null()) {
             let declared = declared_by_id(declared);
-            let declared = declared.with_context(|| dir.join(CONFIG).display().to_string())?;
-            return Ok(Self { config, declared, older: false });
+            let declared = declared.with_context(|| file.clone())?;
+            class.add_defaults(&mut config);
+            return Ok(Self { file, class, config, declared, older: false });
         }
         // In folders from older versions, these files apply only if `tokenizer_config.json` has no
         // such list.
-        config.extend(table(dir, "special_tokens_map.json")?);
-        let mut files = Self { config, declared: BTreeMap::new(), older: true };
-        let special: HashSet<String> =
-            files.special()?.into_iter().map(|token| token.content).collect();
+        for (key, value) in table(dir, "special_tokens_map.json")? {
+            match (config.get_mut(&key), value) {
+                // One list of two files.
+                (Some(Value::Array(list)), Value::Array(more)) if key == "extra_special_tokens" => {
+                    list.extend(more);
+                }
+                (_, value) => drop(config.insert(key, value)),
+            }
+        }
+        class.add_defaults(&mut config);
+        let mut files = Self { file, class, config, declared: BTreeMap::new(), older: true };
+        let special = files.named_tokens()?.into_iter().chain(files.listed()?);
+        let special: HashSet<String> = special.map(|token| token.content).collect();
         for (content, id) in table(dir, "added_tokens.json")? {
             let id = id.as_u64().with_context(|| {
                 format!("{}: not a table of ids", dir.join("added_tokens.json").display())
@@ -58,21 +111,32 @@ impl TokenizerFiles {
 
     /// Returns the tokens by name (`bos_token`), for use in a chat template.
     pub fn named(&self) -> impl Iterator<Item = (&String, &str)> {
-        let tokens = self.config.iter().filter(|(key, _)| key.ends_with("_token"));
-        tokens.filter_map(|(key, value)| Some((key, content(value)?)))
+        self.by_name().filter_map(|(key, value)| Some((key, content(value)?)))
     }
 
-    /// Returns every token that the tokenizer must contain, in the order in which transformers adds
-    /// them: those declared by id, the named ones, then the additional ones. `known` are the tokens
-    /// that `tokenizer.json` adds; tokens with the same text and properties as one of these are
-    /// left out.
+    /// Returns the entries that name a token, in transformers' order.
+    fn by_name(&self) -> impl Iterator<Item = (&String, &Value)> {
+        let first = NAMES.iter().filter_map(|name| self.config.get_key_value(*name));
+        let is_other = |key: &str| key.ends_with("_token") && !NAMES.contains(&key);
+        let others = self.config.iter().filter(move |(key, _)| is_other(key));
+        let tables = ["extra_special_tokens", "model_specific_special_tokens"];
+        let tables = tables.into_iter().filter_map(|key| self.config.get(key)?.as_object());
+        // Flags such as add_bos_token have the same suffix.
+        let is_token = |value: &Value| value.is_string() || value.is_object();
+        first.chain(others).chain(tables.flatten()).filter(move |(_, value)| is_token(value))
+    }
+
+    /// Returns every token that must be added to a folder's tokenizer, in the order in which
+    /// transformers adds them: those declared by id, the named ones, then the additional ones.
+    /// Tokens that the tokenizer has with the same properties are left out.
     ///
     /// Declared ids are ignored, as in transformers: a token missing from the vocabulary gets the
     /// next free id.
     ///
     /// # Errors
     /// If a declared token is invalid.
-    pub fn tokens(&self, known: &HashMap<u32, AddedToken>) -> Result<Vec<AddedToken>> {
+    pub fn tokens(&self, tokenizer: &Tokenizer) -> Result<Vec<AddedToken>> {
+        let known = tokenizer.added();
         let properties =
             |t: &AddedToken| (t.single_word, t.lstrip, t.rstrip, t.normalized, t.special);
         let by_text: HashMap<&str, &AddedToken> =
@@ -83,78 +147,96 @@ impl TokenizerFiles {
         };
         let replaced =
             |id: &u64| self.older && u32::try_from(*id).is_ok_and(|id| known.contains_key(&id));
-        let declared = self.declared.iter().filter(|(id, token)| !replaced(id) && !is_known(token));
+        let declared = self.declared.iter().filter(|(id, _)| !replaced(id));
         let mut tokens: Vec<AddedToken> = declared.map(|(_, token)| token.clone()).collect();
         let mut there: HashSet<String> = tokens.iter().map(|token| token.content.clone()).collect();
-        there.extend(by_text.keys().map(|text| text.to_string()));
-        for token in self.special()? {
+        let (named, listed) = (self.named_tokens()?, self.listed()?);
+        let class = self.class(tokenizer);
+        let text = |token: &AddedToken| token.content.clone();
+        let mut special: HashSet<String> = named.iter().map(text).collect();
+        if class == Class::Qwen2 {
+            special.extend(listed.iter().map(text));
+        }
+        for token in named.into_iter().chain(listed) {
             if there.insert(token.content.clone()) {
-                tokens.push(token);
+                match by_text.get(token.content.as_str()) {
+                    None => tokens.push(token),
+                    // A name makes a token of tokenizer.json special, except in a class that uses
+                    // the file as it is, if others are declared by id.
+                    Some(known) if self.older || class != Class::Other => {
+                        tokens.push((*known).clone());
+                    }
+                    Some(_) => {}
+                }
             }
         }
-        let names: HashSet<&str> = self.named().map(|(_, text)| text).collect();
         for token in &mut tokens {
-            token.special |= names.contains(token.content.as_str());
+            token.special |= special.contains(&token.content);
         }
-        tokens.retain(|token| !token.content.is_empty());
+        tokens.retain(|token| !token.content.is_empty() && !is_known(token));
         Ok(tokens)
     }
 
-    /// Returns the named special tokens, then the additional ones.
-    fn special(&self) -> Result<Vec<AddedToken>> {
-        let first = NAMES.iter().filter_map(|name| self.config.get_key_value(*name));
-        let others = self
-            .config
-            .iter()
-            .filter(|(key, _)| key.ends_with("_token") && !NAMES.contains(&key.as_str()));
-        let mut found = Vec::new();
-        for (key, value) in first.chain(others) {
-            // Flags such as add_bos_token have the same suffix.
-            if value.is_string() || value.is_object() {
-                let token = added(value, true).with_context(|| format!("{CONFIG}: {}", shown(key)));
-                found.push(token?);
-            }
-        }
-        let list = |key: &str| self.config.get(key).filter(|list| !is_empty(list));
-        let list = list("extra_special_tokens").or(list("additional_special_tokens"));
-        let more: Vec<&Value> = match list {
-            None => vec![],
-            Some(Value::Array(list)) => list.iter().collect(),
-            Some(Value::Object(names)) => names.values().collect(),
-            Some(other) => bail!("{CONFIG}: the additional special tokens are {}", shown(other)),
+    /// Returns the named special tokens.
+    fn named_tokens(&self) -> Result<Vec<AddedToken>> {
+        let token = |(key, value): (&String, &Value)| {
+            added(value, true).with_context(|| format!("{CONFIG}: {}", shown(key)))
         };
-        for value in more {
-            let token = added(value, true).with_context(|| format!("{CONFIG}: a special token"));
-            found.push(token?);
+        self.by_name().map(token).collect()
+    }
+
+    /// Returns the additional special tokens, which have no names.
+    fn listed(&self) -> Result<Vec<AddedToken>> {
+        let list = |key: &str| self.config.get(key).filter(|list| !is_empty(list));
+        match list("extra_special_tokens").or(list("additional_special_tokens")) {
+            None | Some(Value::Object(_)) => Ok(vec![]),
+            Some(Value::Array(list)) => list
+                .iter()
+                .map(|value| {
+                    added(value, true).with_context(|| format!("{CONFIG}: a special token"))
+                })
+                .collect(),
+            Some(other) => bail!("{CONFIG}: the additional special tokens are {}", shown(other)),
         }
-        Ok(found)
+    }
+
+    /// Returns the class that transformers uses for this tokenizer. It takes `LlamaTokenizer` for a
+    /// mistake if the tokens are bytes.
+    fn class(&self, tokenizer: &Tokenizer) -> Class {
+        let mistaken = self.class == Class::Llama && tokenizer.is_byte_level();
+        if mistaken {
+            Class::Other
+        } else {
+            self.class
+        }
     }
 
     /// Rejects settings under which transformers encodes or decodes text differently.
     ///
     /// # Errors
     /// If such a setting is present. The message names it.
-    pub fn check(&self, dir: &Path) -> Result<()> {
-        let is = |key: &str| self.config.get(key).and_then(Value::as_bool) == Some(true);
-        let file = dir.join(CONFIG);
+    pub fn check(&self, tokenizer: &Tokenizer) -> Result<()> {
+        let flag = |key: &str| self.config.get(key).and_then(Value::as_bool);
+        let file = &self.file;
         ensure!(
-            !is("split_special_tokens"),
-            "{}: split_special_tokens is true; candecode never splits special tokens that appear \
-                in a text",
-            file.display()
+            flag("split_special_tokens") != Some(true),
+            "{file}: split_special_tokens is true; candecode never splits special tokens that \
+                appear in a text"
         );
+        if let Some(asked) = flag("add_prefix_space") {
+            ensure!(
+                asked == tokenizer.adds_prefix_space() || self.class(tokenizer) == Class::Other,
+                "{file}: add_prefix_space is {asked}, tokenizer.json does the opposite, and \
+                    transformers goes by the former; make the two agree"
+            );
+        }
         // transformers ignores the first flag for BPE tokenizers unless the second one is also set.
         const CLEAN: &str = "clean_up_tokenization_spaces";
         const FORCED: &str =
             "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output";
-        if !is(CLEAN) {
-            return Ok(());
-        }
-        let tokenizer = read_json(&dir.join("tokenizer.json"))?.unwrap_or_default();
         ensure!(
-            !is(FORCED) && tokenizer["model"]["type"] == "BPE",
-            "{}: {CLEAN} is true; candecode shows decoded text unchanged",
-            file.display()
+            flag(CLEAN) != Some(true) || (flag(FORCED) != Some(true) && tokenizer.is_bpe()),
+            "{file}: {CLEAN} is true; candecode shows decoded text unchanged"
         );
         Ok(())
     }

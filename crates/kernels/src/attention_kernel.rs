@@ -134,7 +134,7 @@ pub fn attention(
     let sequence = |row: usize| Sequence {
         q: &q[row * heads * new * width..],
         head_stride: new * width,
-        heads: (0..kv_heads).map(|h| (keys(row, h), values(row, h))).collect(),
+        heads: (0..kv_heads).map(|head| (keys(row, head), values(row, head))).collect(),
         mask: mask.map(|mask| mask.row(row)),
         new,
         all,
@@ -143,9 +143,9 @@ pub fn attention(
     attend(&sequences, heads, width)
 }
 
-/// Computes softmax attention over a paged cache, whose blocks are read in place. `q` is `(H, N,
-/// D)` in row-major order, and so is the result: the `N` new tokens of all sequences, one sequence
-/// after another. Each token sees its own sequence, up to itself.
+/// Computes softmax attention over a paged cache, whose blocks are read in place. `q` is
+/// `(H, N, D)` in row-major order, and so is the result: the `N` new tokens of all sequences, one
+/// sequence after another. Each token sees its own sequence, up to itself.
 ///
 /// # Panics
 /// If `q` or `k` is shorter than the sizes require, a table is too short, or a block of keys
@@ -170,7 +170,9 @@ pub fn paged_attention(
         sequences.push(Sequence {
             q: &q[first * width..],
             head_stride: tokens * width,
-            heads: (0..kv_heads).map(|h| (part(k, k.head(0, h)), part(v, v.head(0, h)))).collect(),
+            heads: (0..kv_heads)
+                .map(|head| (part(k, k.head(0, head)), part(v, v.head(0, head))))
+                .collect(),
             mask: None,
             new: row.new,
             all: row.all,

@@ -1,4 +1,4 @@
-//! The third noun: storage for the keys and values of past tokens.
+//! Storage for the keys and values of past tokens.
 
 use crate::{Pages, Step};
 use candle_core::{bail, Result, Tensor};

@@ -1,6 +1,7 @@
 //! `config.json` for the four families, checked before anything is loaded.
 
 use crate::error::{quoted, shown};
+use crate::python_json;
 use anyhow::{bail, ensure, Context as _, Result};
 use serde_json::{Map, Value};
 
@@ -95,7 +96,7 @@ impl ModelConfig {
     /// If the text is not JSON, is inconsistent, or requires something that day 5's model doesn't
     /// implement. The message names the key and the value.
     pub fn from_json(text: &str) -> Result<Self> {
-        let json: Value = serde_json::from_str(text).context("not a model configuration")?;
+        let json: Value = python_json::parse(text).context("not a model configuration")?;
         let keys = json.as_object().context("not a model configuration: expected a JSON object")?;
         let config = Keys(keys).resolve()?;
         config.check()?;
@@ -189,13 +190,14 @@ impl Keys<'_> {
     fn resolve(&self) -> Result<ModelConfig> {
         let family = self.family()?;
         let gpt2 = family == Family::Gpt2;
-        let context = need(CONTEXT, self.count(CONTEXT)?)?;
+        let context = self.count(CONTEXT)?.unwrap_or(default_context(family));
         self.refuse_other_mathematics(family, context)?;
         // GPT-2 has none of these keys, and transformers doesn't read them for it.
         let (rope_theta, rope_scaling) = if gpt2 { (10_000.0, None) } else { self.rope(context)? };
-        let [kv_heads, head_dim] = match gpt2 {
-            true => [None; 2],
-            false => [self.count(&["num_key_value_heads"])?, self.count(&["head_dim"])?],
+        let [kv_heads, head_dim] = if gpt2 {
+            [None; 2]
+        } else {
+            [self.count(&["num_key_value_heads"])?, self.count(&["head_dim"])?]
         };
         let hidden_size = need(HIDDEN_SIZE, self.count(HIDDEN_SIZE)?)?;
         let heads = need(HEADS, self.count(HEADS)?)?;
@@ -309,10 +311,10 @@ impl Keys<'_> {
         // Qwen's window has no effect without this switch (HF `Qwen2Config.__post_init__`).
         let qwen = matches!(family, Family::Qwen2 | Family::Qwen3);
         let switch = qwen && self.flag("use_sliding_window")?.unwrap_or(false);
-        let window = match (qwen, switch, self.count(&["sliding_window"])?) {
-            (true, false, _) => None,
-            (true, true, None) if !self.0.contains_key("sliding_window") => Some(4096),
-            (_, _, window) => window,
+        let window = match (qwen, switch) {
+            (true, false) => None,
+            (true, true) if !self.0.contains_key("sliding_window") => Some(4096),
+            _ => self.count(&["sliding_window"])?,
         };
         let chunk = self.count(&["attention_chunk_size"])?.filter(|chunk| *chunk < context);
         ensure!(
@@ -470,6 +472,16 @@ impl Keys<'_> {
 
     fn list(&self, name: &str) -> Result<Option<&Vec<Value>>> {
         self.read(&[name], "a list", Value::as_array)
+    }
+}
+
+/// Returns the context length in transformers of a configuration that doesn't mention it. Other
+/// sizes have defaults there, too, but the weights' shapes show those, so they're required.
+fn default_context(family: Family) -> usize {
+    match family {
+        Family::Gpt2 => 1024,
+        Family::Llama => 2048,
+        Family::Qwen2 | Family::Qwen3 => 32_768,
     }
 }
 

@@ -4,7 +4,7 @@ use candle_core::{Error, Result};
 use regex_automata::dfa::{dense, Automaton as _, StartKind};
 use regex_automata::nfa::thompson::{self, State, NFA};
 use regex_automata::{Anchored, Input, MatchKind};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tokenizers::NormalizedString;
 
 pub use regex_automata::util::primitives::StateID;
@@ -15,8 +15,18 @@ pub use regex_automata::util::primitives::StateID;
 /// A server compiles patterns from strangers, and a pattern of nine characters, `\w{99999}`, can
 /// take gigabytes of memory and minutes to compile. These limits are sizes, not times, so every
 /// machine accepts and rejects the same patterns. Accepted patterns compile within a second and 100
-/// MB. A list of blocked words can be long but can't blow up, so its limits are far higher.
+/// MB. A list of blocked words can be long, so its limits are far higher.
 const MOST_CHARS: usize = 1 << 15;
+
+/// Maximum length of a blocked word, in bytes. Automata of longer words take memory and time that
+/// grow with the square of their length.
+pub const MOST_WORD_BYTES: usize = 200;
+
+/// Maximum length of all blocked words together, in bytes.
+pub const MOST_LIST_BYTES: usize = 1 << 18;
+
+/// Maximum length of the pattern of such a list, in characters.
+const MOST_LIST_CHARS: usize = 4 * MOST_LIST_BYTES;
 
 /// Maximum number of states. Day 14's `live_states` visits every one.
 const MOST_STATES: usize = 1 << 18;
@@ -61,8 +71,9 @@ impl Dfa {
             |reason: String| Error::Msg(format!("invalid pattern \"{pattern:.60}\": {reason}"));
         let block_list = kind == StartKind::Unanchored;
         let chars = pattern.chars().count();
-        if chars > MOST_CHARS && !block_list {
-            let reason = format!("it has {chars} characters, and {MOST_CHARS} are the limit");
+        let most = if block_list { MOST_LIST_CHARS } else { MOST_CHARS };
+        if chars > most {
+            let reason = format!("it has {chars} characters, and {most} are the limit");
             return Err(refused(reason));
         }
         let hir = regex_syntax::ParserBuilder::new().utf8(false).build().parse(pattern);
@@ -73,6 +84,11 @@ impl Dfa {
             ));
         }
         let too_large = || {
+            if block_list {
+                let reason = "the automaton of the blocked words is too large; block fewer or \
+                    shorter words";
+                return Error::Msg(reason.into());
+            }
             refused(
                 "its automaton is too large; use smaller counts, as in {1000}, and smaller \
                  classes: \\w alone is 140,000 characters, [a-z] 26"
@@ -91,7 +107,7 @@ impl Dfa {
         })?;
         let classes = nfa.byte_classes().alphabet_len();
         let (table_bytes, set_bytes) = if block_list {
-            (1 << 27, Some(1 << 29))
+            (1 << 27, Some(1 << 27))
         } else {
             // A row has a 4-byte entry per class and is padded to the next power of two.
             let row = 4 * classes.next_power_of_two();
@@ -103,9 +119,12 @@ impl Dfa {
             .dfa_size_limit(Some(table_bytes))
             .determinize_size_limit(set_bytes);
         let table = dense::Builder::new().configure(config).build_from_nfa(&nfa);
-        let table = table.map_err(|e| match e.is_size_limit_exceeded() {
-            true => too_large(),
-            false => refused(causes(e)),
+        let table = table.map_err(|e| {
+            if e.is_size_limit_exceeded() {
+                too_large()
+            } else {
+                refused(causes(e))
+            }
         })?;
         let start = table.start_state_forward(&Input::new("").anchored(anchored));
         let start = start.map_err(|e| refused(e.to_string()))?;
@@ -170,25 +189,91 @@ fn causes(error: impl Into<anyhow::Error>) -> String {
 /// Returns a pattern, as a group, that matches exactly these words, in any letter case, composed
 /// ("é" is one character) or decomposed ("e" and an accent).
 pub fn any_word(words: &[String]) -> String {
+    let spellings = spellings();
     let mut forms = BTreeSet::new();
     for word in words {
-        if word.is_ascii() {
-            forms.insert(small(word));
-            continue;
-        }
         // `(?i:…)` folds case letter by letter. It doesn't match "ß" with "SS", but std's case
         // conversion does.
-        for cased in [word.to_string(), word.to_lowercase(), word.to_uppercase()] {
+        let small_word = word.to_lowercase();
+        // ẞ is already a capital, but ß in capitals is SS.
+        let capitals = [word.to_uppercase(), small_word.to_uppercase()];
+        for cased in [word.to_string(), small_word].into_iter().chain(capitals) {
             let mut composed = NormalizedString::from(cased.as_str());
             let mut decomposed = composed.clone();
             composed.nfc();
             decomposed.nfd();
-            forms.insert(small(composed.get()));
-            forms.insert(small(decomposed.get()));
+            for form in [composed.get(), decomposed.get()] {
+                forms.insert(parts(&small(form), &spellings));
+            }
+            if word.is_ascii() {
+                break; // all forms are the same
+            }
         }
     }
-    let forms: Vec<Vec<char>> = forms.into_iter().collect();
+    let forms: Vec<Vec<String>> = forms.into_iter().collect();
     format!("(?i:{})", alternatives(&forms, 0, 0))
+}
+
+/// The characters that are several letters in capitals, by these letters: ß by "ss", ﬁ by "fi".
+type Spellings = BTreeMap<Vec<char>, Vec<char>>;
+
+fn spellings() -> Spellings {
+    let mut spellings = Spellings::new();
+    // All others lie beyond the Basic Multilingual Plane and have capitals of one letter, or none.
+    for c in '\u{80}'..='\u{ffff}' {
+        if c.to_uppercase().len() > 1 {
+            let letters = small(&c.to_uppercase().to_string());
+            spellings.entry(letters).or_default().push(c);
+        }
+    }
+    spellings
+}
+
+/// The longest run of letters that is tried with every combination of its spellings.
+const LONGEST_RUN: usize = 8;
+
+/// Splits a word into patterns: a letter, or letters that have other spellings, with these.
+fn parts(word: &[char], spellings: &Spellings) -> Vec<String> {
+    // The spellings of what starts at a letter, with their lengths.
+    let at = |at: usize| {
+        let lengths = (2..=3).filter_map(move |length| word.get(at..at + length));
+        lengths.filter_map(move |letters| Some((letters.len(), spellings.get(letters)?)))
+    };
+    let mut parts = Vec::new();
+    let mut begin = 0;
+    while begin < word.len() {
+        let mut end = begin + 1;
+        let mut inside = begin;
+        while inside < end {
+            for (length, _) in at(inside).filter(|(n, _)| inside + n <= begin + LONGEST_RUN) {
+                end = end.max(inside + length);
+            }
+            inside += 1;
+        }
+        // The ways to write the letters up to each place in the run.
+        let mut ways: Vec<Vec<String>> = vec![Vec::new(); end - begin + 1];
+        ways[0].push(String::new());
+        for inside in begin..end {
+            let before = std::mem::take(&mut ways[inside - begin]);
+            let mut add = |length: usize, c: char| {
+                let next =
+                    before.iter().map(|way| way.clone() + &regex_syntax::escape(&c.to_string()));
+                ways[inside - begin + length].extend(next);
+            };
+            add(1, word[inside]);
+            for (length, others) in at(inside).filter(|(length, _)| inside + length <= end) {
+                others.iter().for_each(|c| add(length, *c));
+            }
+        }
+        let ways = &ways[end - begin];
+        parts.push(if ways.len() == 1 {
+            ways[0].clone()
+        } else {
+            format!("(?:{})", ways.join("|"))
+        });
+        begin = end;
+    }
+    parts
 }
 
 /// Returns a word's characters, lowercased where the result is a single character.
@@ -204,13 +289,12 @@ fn small(word: &str) -> Vec<char> {
     word.chars().map(one).collect()
 }
 
-/// Returns a pattern for sorted words, without the first `at` characters, which they all share.
-/// Further common prefixes are written once. This keeps the number of alternatives at each point
-/// small, and that number determines the cost of the automaton.
-fn alternatives(words: &[Vec<char>], at: usize, depth: usize) -> String {
-    let literal = |chars: &[char]| regex_syntax::escape(&chars.iter().collect::<String>());
+/// Returns a pattern for sorted words, each a list of patterns, without the first `at` of these,
+/// which they all share. Further common prefixes are written once. This keeps the number of
+/// alternatives at each point small, and that number determines the cost of the automaton.
+fn alternatives(words: &[Vec<String>], at: usize, depth: usize) -> String {
     let [first, .., last] = words else {
-        return words.iter().map(|word| literal(&word[at..])).collect();
+        return words.iter().map(|word| word[at..].concat()).collect();
     };
     let mut shared = first[at..].iter().zip(&last[at..]).take_while(|(a, b)| a == b).count();
     let mut branches = Vec::new();
@@ -221,7 +305,7 @@ fn alternatives(words: &[Vec<char>], at: usize, depth: usize) -> String {
     } else {
         // The parser rejects nesting deeper than 250.
         shared = 0;
-        branches.extend(words.iter().map(|word| literal(&word[at..])));
+        branches.extend(words.iter().map(|word| word[at..].concat()));
     }
-    format!("{}(?:{})", literal(&first[at..at + shared]), branches.join("|"))
+    format!("{}(?:{})", first[at..at + shared].concat(), branches.join("|"))
 }

@@ -1,4 +1,4 @@
-//! The second noun: a language model, and the steps built for it.
+//! A language model, and the steps built for it.
 
 use crate::{Cache, Family, Logits, ModelConfig, Step};
 use candle_core::{bail, DType, Device, Result, Tensor};

@@ -19,9 +19,9 @@ pub trait Ops: Debug + Send + Sync {
     fn rest(&self) -> &dyn Ops;
 
     /// Multiplies `x` by several weights that take the same input: `x · wᵀ` for each, without a
-    /// bias (torch `linear`). `x` is `(…, in)` and each weight `(out, in)`; the results are `(…,
-    /// out)`, in the order of the weights. A weight stored in a narrower type than `x` is widened
-    /// for the product.
+    /// bias (torch `linear`). `x` is `(…, in)` and each weight `(out, in)`; the results are
+    /// `(…, out)`, in the order of the weights. A weight stored in a narrower type than `x` is
+    /// widened for the product.
     ///
     /// # Errors
     /// If the last dimension of `x` is not `in`.
@@ -29,9 +29,9 @@ pub trait Ops: Debug + Send + Sync {
         self.rest().linear(x, weights)
     }
 
-    /// Looks up the rows of a table by id (torch `embedding`): `ids` is `(B, T)`, `table` is `(V,
-    /// C)`, and the result is `(B, T, C)`, in the table's in-memory type, or f32 if the table is
-    /// quantized.
+    /// Looks up the rows of a table by id (torch `embedding`): `ids` is `(B, T)`, `table` is
+    /// `(V, C)`, and the result is `(B, T, C)`, in the table's in-memory type, or f32 if the table
+    /// is quantized.
     ///
     /// # Errors
     /// If an id is `V` or higher.
@@ -68,8 +68,8 @@ pub trait Ops: Debug + Send + Sync {
         self.rest().layer_norm(x, weight, bias, eps)
     }
 
-    /// Computes day 2's `rotate`: `x` and the result are `(B, H, T, D)`, the cosines and sines `(B,
-    /// T, D / 2)`.
+    /// Computes day 2's `rotate`: `x` and the result are `(B, H, T, D)`, the cosines and sines
+    /// `(B, T, D / 2)`.
     ///
     /// # Errors
     /// If the shapes don't match.

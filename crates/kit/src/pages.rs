@@ -23,8 +23,8 @@ impl Pages {
 /// One sequence in a paged cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PagedSequence {
-    /// The blocks of the sequence, in order: position `p` is in block `block_table[p /
-    /// block_size]`, in slot `p % block_size` of that block.
+    /// The blocks of the sequence, in order: position `p` is in block
+    /// `block_table[p / block_size]`, in slot `p % block_size` of that block.
     pub block_table: Vec<u32>,
     /// The number of positions held, including the new ones.
     pub len: usize,
@@ -34,8 +34,8 @@ pub struct PagedSequence {
 }
 
 /// Writes the keys or values of N new tokens, `(1, Hkv, N, D)`, into their slots of `pool`,
-/// `(blocks, Hkv, block size, D)`, in place. Slot `s` is position `s % block_size` of block `s /
-/// block_size` (vLLM `reshape_and_cache`).
+/// `(blocks, Hkv, block size, D)`, in place. Slot `s` is position `s % block_size` of block
+/// `s / block_size` (vLLM `reshape_and_cache`).
 ///
 /// # Errors
 /// If the shapes or types don't match, the number of slots isn't the number of tokens, or a slot is

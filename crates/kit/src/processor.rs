@@ -1,4 +1,4 @@
-//! The fourth noun: logits processors, which change the logits before a token is chosen.
+//! Logits processors, which change the logits before a token is chosen.
 
 use candle_core::Result;
 use std::rc::Rc;

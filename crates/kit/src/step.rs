@@ -1,4 +1,4 @@
-//! The first noun: one forward pass, as data.
+//! One forward pass, as data.
 
 use candle_core::{bail, Result, Tensor};
 

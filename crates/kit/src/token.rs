@@ -1,4 +1,4 @@
-//! The fifth noun: the output.
+//! A generated token, with its text and its log-probability.
 
 use serde::Serialize;
 

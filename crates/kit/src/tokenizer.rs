@@ -1,13 +1,13 @@
 //! Text to ids and back: a wrapper around the `tokenizers` crate, with this course's errors.
 
-use crate::error::quoted;
+use crate::error::{quoted, shown};
 use crate::token_bytes::TokenBytes;
 use crate::tokenizer_json::{self, Growth};
 use candle_core::{bail, Error, Result};
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokenizers::{AddedToken, DecoderWrapper};
+use tokenizers::{AddedToken, DecoderWrapper, ModelWrapper};
 
 /// A tokenizer read from a `tokenizer.json`.
 pub struct Tokenizer {
@@ -25,16 +25,23 @@ pub struct Tokenizer {
     name: String,
 }
 
-/// Converts an error from the tokenizers crate into a candle error.
+/// Converts an error from the tokenizers crate, which may quote the file, into a candle error.
 fn refused(error: impl std::fmt::Display) -> Error {
-    Error::Msg(error.to_string())
+    Error::Msg(shown(error))
 }
 
 impl Tokenizer {
-    /// Wraps a tokenizer from the crate, with truncation and padding turned off.
+    /// Wraps a tokenizer from the crate, with truncation, padding and dropout turned off.
     pub fn new(mut inner: tokenizers::Tokenizer) -> Self {
         inner.with_padding(None);
         let _ = inner.with_truncation(None); // turning truncation off cannot fail
+        if let ModelWrapper::BPE(bpe) = inner.get_model() {
+            if bpe.dropout.is_some() {
+                let mut bpe = bpe.clone();
+                bpe.dropout = None;
+                inner.with_model(bpe);
+            }
+        }
         let added = inner.get_added_tokens_decoder().into_iter().collect();
         let decoder = inner.get_decoder().map(serde_json::to_value);
         let decoder = decoder.and_then(std::result::Result::ok);
@@ -44,15 +51,16 @@ impl Tokenizer {
         Self { inner, added, token_bytes, pieces, growth, name }
     }
 
-    /// Parses a `tokenizer.json`. Its truncation and padding are training settings, so both are
-    /// turned off, as in a transformers call that doesn't ask for them.
+    /// Parses a `tokenizer.json`. Its truncation, padding and dropout are training settings, so they
+    /// are turned off, as transformers does with the first two in a call that doesn't ask for them.
     ///
     /// # Errors
     /// If the bytes are not a tokenizer, or are damaged.
     pub fn from_bytes(json: &[u8]) -> Result<Self> {
         // The crate's own `from_bytes` is generic, so calling it here would compile all of its
         // parsing code a second time. That would be a quarter of this crate.
-        let damaged = |reason: String| refused(format!("not a tokenizer, or damaged: {reason}"));
+        let damaged =
+            |reason: String| Error::Msg(format!("not a tokenizer, or damaged: {}", shown(reason)));
         let text = std::str::from_utf8(json).map_err(|e| damaged(e.to_string()))?;
         let growth = tokenizer_json::check(text).map_err(damaged)?;
         let Ok(read) = catch_unwind(|| text.parse::<tokenizers::Tokenizer>()) else {
@@ -150,19 +158,35 @@ impl Tokenizer {
     }
 
     fn ids(&self, text: &str, special: bool) -> Result<Vec<u32>> {
-        self.growth.check(text).map_err(|e| refused(format!("{}: {e}", self.name)))?;
+        self.growth.check(text).map_err(|e| Error::Msg(format!("{}: {e}", self.name)))?;
         self.guarded("encode", || {
             let encoding = self.inner.encode(text, special).map_err(refused)?;
             Ok(encoding.get_ids().to_vec())
         })
     }
 
+    /// Returns true if text is split into words and merged from letters or bytes (BPE), and not into
+    /// the likeliest pieces (Unigram) or the longest (WordPiece).
+    pub fn is_bpe(&self) -> bool {
+        matches!(self.inner.get_model(), ModelWrapper::BPE(_))
+    }
+
+    /// Returns true if tokens are bytes, each written as a printable character (GPT-2).
+    pub fn is_byte_level(&self) -> bool {
+        matches!(self.inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_)))
+    }
+
+    /// Returns true if a space goes in front of a text that doesn't start with one.
+    pub fn adds_prefix_space(&self) -> bool {
+        let first = self.encode_rendered("a").ok().and_then(|ids| self.piece(*ids.first()?));
+        first.is_some_and(|piece| piece.starts_with(['Ġ', '▁']))
+    }
+
     /// Returns the maximum number of bytes of text that a token can cover, or `usize::MAX` if there
     /// is no such bound. Only byte-level BPE has one, because other tokenizers can drop white space
     /// or turn a whole word into a single unknown token.
     pub fn longest_token(&self) -> usize {
-        let is_byte_level = matches!(self.inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_)));
-        if !is_byte_level || self.added.values().any(|token| token.lstrip || token.rstrip) {
+        if !self.is_byte_level() || self.added.values().any(|token| token.lstrip || token.rstrip) {
             return usize::MAX;
         }
         // A normalizer such as NFC composes characters, up to three into one.

@@ -245,8 +245,8 @@ impl Weights {
         self.formatted(name, self.load(name, &[out, inner])?, format)
     }
 
-    /// Loads a matrix stored as `(in, out)`, like GPT-2's `Conv1D`, and transposes it to `(out,
-    /// in)`.
+    /// Loads a matrix stored as `(in, out)`, like GPT-2's `Conv1D`, and transposes it to
+    /// `(out, in)`.
     ///
     /// # Errors
     /// Same as [`Weights::matrix`].

@@ -175,7 +175,7 @@ impl Sides<'_> {
         command.env("CANDECODE", self.engine).env("KEPT", kept);
         command.env("CANDECODE_MODELS", self.repo.root.join("models"));
         host::set_threads(&mut command);
-        let out = child::run(&mut command, LIMIT, |_| ())?;
+        let out = child::run(&mut command, LIMIT)?;
         let last = out.stdout.split_whitespace().last().map(str::parse);
         let Some(Ok(number)) = last else {
             anyhow::bail!("`{line}` printed no number: {:?}\n{}", out.stdout, out.stderr);

@@ -1,13 +1,12 @@
-//! Occasional commands: `cargo xtask compare`, `bench`, `hunt` and `mistakes`, which the runner
-//! passes on to this program and compiles when one of them is first used; and `cargo lab`, for the
-//! course's maintainers.
+//! Occasional commands: `cargo xtask compare`, `bench` and `mistakes`, which the runner passes on to
+//! this program and compiles when one of them is first used; and `cargo lab`, for the course's
+//! maintainers.
 
 #![warn(missing_docs)]
 
 mod book;
 mod claims;
 mod compare;
-mod hunt;
 mod live_mistakes;
 mod mistaken_engine;
 mod mistakes_table;
@@ -27,8 +26,6 @@ enum Command {
     Compare(Box<compare::Compare>),
     /// Measure the reference, and draw the book's plots
     Bench(run_bench::Bench),
-    /// Play a game: find the one mistake in an engine from its output
-    Hunt(hunt::Hunt),
     /// Show that the checks work: every known mistake is caught and named, and every correct
     /// variant passes
     Mistakes(mistakes_table::Mistakes),
@@ -42,7 +39,7 @@ enum Command {
 }
 
 /// The commands that readers know as commands of `cargo xtask`.
-const READERS: [&str; 4] = ["compare", "bench", "hunt", "mistakes"];
+const READERS: [&str; 3] = ["compare", "bench", "mistakes"];
 
 fn main() -> ExitCode {
     let first = std::env::args().nth(1).unwrap_or_default();
@@ -63,7 +60,6 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Compare(args) => compare::run(&repo, &args),
         Command::Bench(args) => run_bench::run(&repo, &args),
-        Command::Hunt(args) => hunt::run(&repo, &args),
         Command::Mistakes(args) => mistakes_table::run(&repo, &args),
         Command::Book(args) => book::run(&repo, &args),
         Command::Claims(args) => claims::run(&repo, &args),

@@ -45,7 +45,7 @@ pub fn mistaken_course(
 ) -> Result<(PathBuf, Vec<String>)> {
     let course = dir(repo).join("course");
     copy_changed(&repo.root, &course, &cargo::target_dir(repo))?;
-    // Silence the compiler: warnings about the mistake would reveal it.
+    // The compiler may have something to say about a mistake.
     let text = mistake.change.applied_to(&repo.read(&day.solution())?);
     let text = text.with_context(|| format!("{}: {}", day.mistakes(), mistake.name))?;
     let text = format!("#![allow(warnings)]\n{text}");
@@ -65,7 +65,7 @@ pub fn named(repo: &Repo, day: &str, name: &str) -> Result<(Day, Mistake)> {
 }
 
 fn dir(repo: &Repo) -> PathBuf {
-    cargo::target_dir(repo).join("xtask/hunt")
+    cargo::target_dir(repo).join("xtask/mistaken")
 }
 
 /// Builds an engine and copies the program, because the next build overwrites it.
@@ -84,7 +84,7 @@ fn build(
     let args = ["--manifest-path", &manifest, "--target-dir", &target, "--offline"];
     let args = [&args[..], &["--package", "candecode-cli", "--features", &features]].concat();
     let args: Vec<String> = args.into_iter().map(str::to_string).collect();
-    let next = format!("Building the engine ({name}), which you can then probe.");
+    let next = format!("Building the engine ({name}).");
     let Built::Done(programs) = cargo::build(repo, "build", &args, &next)? else {
         bail!("the engine doesn't build; `cargo xtask doctor` checks for common causes");
     };

@@ -1,10 +1,11 @@
 //! `cargo xtask mistakes`: runs a day's checks on every known mistake, every correct variant and
-//! the stub, and prints a table.
+//! the stub, and prints a table. Compares it with the day's `record.txt`, or writes that.
 
 use anyhow::Result;
 use candecode_course::{task_of_check, Day, Repo};
 use clap::Args;
 use std::process::ExitCode;
+use xtask::backup;
 use xtask::cargo::{self, Built};
 use xtask::checking::builds::{self, Mix};
 use xtask::checking::mistakes;
@@ -21,10 +22,13 @@ pub struct Mistakes {
     /// The day: `day6` or `6` [default: all]
     #[arg(value_name = "DAY")]
     day: Option<String>,
+    /// Write which checks catch which mistake to tests/dayNN_*/record.txt
+    #[arg(long)]
+    record: bool,
 }
 
-/// Runs `mistakes`. The exit code is 0 only if every mistake is caught and named, and every variant
-/// passes.
+/// Runs `mistakes`. The exit code is 0 only if every mistake is caught and named, every variant
+/// passes, and the records are up to date.
 ///
 /// # Errors
 /// If the usage is wrong, or the repository's programs can't be built or started.
@@ -42,7 +46,19 @@ pub fn run(repo: &Repo, args: &Mistakes) -> Result<ExitCode> {
     };
     let mut sum = Sum::default();
     for day in &days {
-        sum.add(show(repo, &mistakes::prove(repo, day, &programs)?)?);
+        let run = mistakes::prove(repo, day, &programs)?;
+        sum.add(show(repo, &run)?);
+        let record = record(&repo.mistakes(day)?, &outcome::mistake_rows(&run.report));
+        if args.record {
+            backup::write(&repo.root.join(day.record()), record.as_bytes())?;
+        } else if repo.read(&day.record()).ok().as_ref() != Some(&record) {
+            let kept = repo.read(&day.record()).unwrap_or_default();
+            say!("{} isn't what the checks do now:", day.record());
+            changed(&kept, &record).iter().for_each(|line| say!("  {line}"));
+            let command = format!("cargo xtask mistakes day{} --record", day.number);
+            say!("If that's intended, `{command}` writes it again.\n");
+            sum.add(Sum { passed: 0, failed: 1 });
+        }
     }
     say!("{}", sum.line());
     Ok(ExitCode::from(u8::from(sum.failed > 0)))
@@ -88,6 +104,42 @@ fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
     Ok(Sum { passed: good, failed: failed.max(rows.len() - good) })
 }
 
+/// Returns a day's record: a line for each known mistake, with the checks that catch it. A check
+/// is its task and its place there: `6.1b` is the second of task 6.1. A star marks those in which
+/// the mistake differs from all others.
+fn record(mistakes: &candecode_course::Mistakes, rows: &[MistakeRow]) -> String {
+    // The stub's row has every check, in the table's order.
+    let all = rows.iter().find(|row| row.kind == "stub").map(|row| row.caught.as_slice());
+    let all = all.unwrap_or_default();
+    let place = |check: &String| {
+        let task = task_of_check(check)?;
+        let before = all.iter().take_while(|other| *other != check);
+        let nth = before.filter(|other| task_of_check(other).as_ref() == Some(&task)).count();
+        Some(format!("{task}{}", (b'a' + nth as u8) as char))
+    };
+    let mut text = String::new();
+    for mistake in &mistakes.mistakes {
+        let row = rows.iter().find(|row| row.kind == "mistake" && row.name == mistake.name);
+        let Some(row) = row else { continue };
+        text += &mistake.name;
+        for check in all.iter().filter(|check| row.caught.contains(check)) {
+            let star = if row.alone.contains(check) { "*" } else { "" };
+            text += &format!(" {}{star}", place(check).unwrap_or_default());
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Returns the lines that only one of two texts has, marked as in a diff.
+fn changed(old: &str, new: &str) -> Vec<String> {
+    let only = |text: &str, other: &str, mark: char| -> Vec<String> {
+        let missing = text.lines().filter(|line| !other.lines().any(|known| known == *line));
+        missing.map(|line| format!("{mark} {line}")).collect()
+    };
+    [only(old, new, '-'), only(new, old, '+')].concat()
+}
+
 /// Returns the row, true if the result is as expected, and a word for the result.
 fn judge(row: &MistakeRow) -> (&MistakeRow, bool, &'static str) {
     let (good, word) = match (row.kind.as_str(), row.caught.is_empty(), row.alone.is_empty()) {
@@ -118,9 +170,10 @@ fn tasks(checks: &[String]) -> String {
         1 => task.clone(),
         n => format!("{task} ({n})"),
     };
-    match counts.is_empty() {
-        true => "nothing".to_string(),
-        false => counts.iter().map(word).collect::<Vec<_>>().join(", "),
+    if counts.is_empty() {
+        "nothing".to_string()
+    } else {
+        counts.iter().map(word).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -152,6 +205,23 @@ mod tests {
         let repo = Repo::open(std::path::Path::new(root)).unwrap();
         let sum = show(&repo, &DayRun::of(&repo.days[0], vec![])).unwrap();
         assert!(sum.passed == 0 && sum.failed > 0);
+    }
+
+    #[test]
+    fn a_record_has_a_line_for_each_mistake_with_its_checks_in_order() {
+        let mistakes: candecode_course::Mistakes = toml::from_str(
+            "[[mistake]]\nname = \"x\"\nfind = \"\"\nreplace = \"\"\ndiagnosis = \"\"",
+        )
+        .unwrap();
+        let checks = ["task_6_1_b", "task_6_1_a", "task_6_10_c"];
+        let rows = [
+            row("mistake", &["task_6_10_c", "task_6_1_a"], &["task_6_1_a"], ""),
+            row("stub", &checks, &[], ""),
+        ];
+        let text = record(&mistakes, &rows);
+        assert_eq!(text, "x 6.1b* 6.10a\n");
+        assert_eq!(changed(&text, &text), [""; 0]);
+        assert_eq!(changed("x 6.1b*\n", &text), ["- x 6.1b*", "+ x 6.1b* 6.10a"]);
     }
 
     #[test]

@@ -10,12 +10,12 @@ use candecode::day06_generate::next_logits;
 use candecode::day07_greedy::{argmax, log_softmax};
 use candecode::day08_sampling::{self as sampling, sample};
 use candecode::day09_penalties::repetition_penalty;
-use candecode::day10_kv_cache::{cache_bytes, Cached, DynamicCache};
+use candecode::day10_kv_cache::{cache_bytes, DynamicCache};
 use candecode::day11_beam_search::{candidates, Beam};
 use candecode::day12_batching::{left_pad, ragged_mask};
 use candecode::day13_speculative::{overlap, residual};
 use candecode::kit::weights::Weights;
-use candecode::kit::{Model, SamplingParams, Step, View};
+use candecode::kit::{Model, NoCache, SamplingParams, Step, View};
 use candecode_engine::Engine;
 use candecode_formats::ModelFiles;
 use candecode_testing::root;
@@ -58,6 +58,28 @@ impl Paper {
     /// Multiplies each row by a matrix of the first layer.
     fn product(&self, x: &Tensor, name: &str) -> Result<Tensor> {
         x.broadcast_matmul(&self.matrix(0, name).t()?)
+    }
+
+    /// Returns the embeddings of these tokens, `(1, T, 4)`.
+    fn embedded(&self, words: &[u32]) -> Result<Tensor> {
+        embed(&self.table(), &ids(words))
+    }
+
+    /// Returns the queries, keys or values of the first layer, by head.
+    fn heads(&self, h: &Tensor, name: &str, heads: usize) -> Result<Tensor> {
+        split_heads(&self.product(h, &format!("self_attn.{name}_proj"))?, heads)
+    }
+
+    /// Returns a layer's matrices.
+    fn layer(&self, layer: usize) -> String {
+        let names =
+            ["self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o", "mlp.gate", "mlp.up"];
+        let names = names.into_iter().chain(["mlp.down"]).map(|name| format!("{name}_proj"));
+        let of = |name: String| {
+            let (_, label) = name.split_once('.').unwrap();
+            rows(&[label, "", "", ""], &self.matrix(layer, &name))
+        };
+        names.map(of).collect()
     }
 
     /// Returns the logits after the last of these tokens.
@@ -109,126 +131,164 @@ fn for_words(label: &str, values: &[f32]) -> String {
     format!("{label:<14}{}\n", row(values))
 }
 
+fn in_words(ids: &[u32]) -> String {
+    ids.iter().map(|id| WORDS[*id as usize]).collect::<Vec<_>>().join(" ")
+}
+
 fn head(label: &str, words: &[&str]) -> String {
     let cells: Vec<String> = words.iter().map(|word| format!("{word:>6}")).collect();
     format!("{label:<14}{}\n", cells.concat())
 }
 
-/// Returns everything the book prints about the model, by name.
-fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
-    let mut all = BTreeMap::new();
-    let model = paper.engine.model();
-    let table = paper.table();
-    all.insert("embedding", rows(&WORDS, &table));
-    for (layer, name) in [(0, "layer0"), (1, "layer1")] {
-        let mut text = String::new();
-        for matrix in ["q", "k", "v", "o"] {
-            let full = format!("self_attn.{matrix}_proj");
-            let labels = [full.trim_start_matches("self_attn."), "", "", ""];
-            text += &rows(&labels, &paper.matrix(layer, &full));
-        }
-        for matrix in ["gate", "up"] {
-            text += &rows(
-                &[&format!("{matrix}_proj")],
-                &paper.matrix(layer, &format!("mlp.{matrix}_proj")),
-            );
-        }
-        let down = paper.matrix(layer, "mlp.down_proj");
-        text += &rows(&["down_proj", "", "", ""], &down);
-        all.insert(name, text);
-    }
+/// What the book prints about the model, by name.
+type Page = (&'static str, fn(&Paper) -> Result<String>);
 
+const PAGES: [Page; 21] = [
+    ("embedding", |paper| Ok(rows(&WORDS, &paper.table()))),
+    ("layer0", |paper| Ok(paper.layer(0))),
+    ("layer1", |paper| Ok(paper.layer(1))),
     // Day 0: the table as a lookup, and as a scorer.
-    let the_cat = ids(&[0, 1]);
-    let x = embed(&table, &the_cat)?;
-    all.insert("day00_embed", rows(&["the", "cat"], &x));
-    let bare = logits(&table, &x)?;
-    all.insert("day00_score", head("", &WORDS) + &rows(&["after the", "after cat"], &bare));
+    ("day00_embed", |paper| Ok(rows(&["the", "cat"], &paper.embedded(&[0, 1])?))),
+    ("day00_score", |paper| {
+        let scores = logits(&paper.table(), &paper.embedded(&[0, 1])?)?;
+        Ok(head("", &WORDS) + &rows(&["after the", "after cat"], &scores))
+    }),
+    ("day01_input", |paper| Ok(rows(&["the", "cat"], &norm(&paper.embedded(&[0, 1])?)?))),
+    ("day01_qkv", day01_qkv),
+    ("day01_mix", day01_mix),
+    ("day02_turned", day02_turned),
+    ("day03_mlp", day03_mlp),
+    ("day04_heads", day04_heads),
+    ("day05_stream", day05_stream),
+    ("day06_loop", day06_loop),
+    ("day08_filters", day08_filters),
+    ("day09_penalty", |paper| {
+        // "cat" hasn't appeared yet.
+        let mut after = paper.logits(&[0, 3, 2, 0]);
+        let text = head("", &WORDS) + &for_words("logits", &after);
+        repetition_penalty(&mut after, &[0, 3, 2, 0], 1.5)?;
+        Ok(text + &for_words("penalized", &after))
+    }),
+    ("day09_loop", |paper| {
+        let text = head("", &WORDS) + &for_words("after dog", &paper.logits(&[3]));
+        Ok(text + &for_words("dog dog dog", &paper.logits(&[3, 3, 3])))
+    }),
+    ("day10_cache", day10_cache),
+    ("day10_bytes", |paper| {
+        let bytes = cache_bytes(&paper.engine.model().config, 1, 1, DType::F32);
+        Ok(format!(
+            "2 x 2 layers x 1 key/value head x 2 numbers x 4 bytes = {bytes} bytes per token\n"
+        ))
+    }),
+    ("day11_beams", day11_beams),
+    ("day12_padded", |_| day12_padded()),
+    ("day13_pq", day13_pq),
+];
 
-    // Day 1: head 0's queries, keys and values before rotation, then scores, shares and the
-    // weighted sum.
-    let h = norm(&x)?;
-    all.insert("day01_input", rows(&["the", "cat"], &h));
-    let q = split_heads(&paper.product(&h, "self_attn.q_proj")?, 2)?; // (1, 2, 2, 2)
-    let k = split_heads(&paper.product(&h, "self_attn.k_proj")?, 1)?;
-    let v = split_heads(&paper.product(&h, "self_attn.v_proj")?, 1)?;
-    let q0 = q.narrow(1, 0, 1)?;
-    let mut text = rows(&["query of the", "query of cat"], &q0);
-    text += &rows(&["key of the", "key of cat"], &k);
-    text += &rows(&["value of the", "value of cat"], &v);
-    all.insert("day01_qkv", text);
-    let scores = (q0.contiguous()?.matmul(&k.contiguous()?.t()?)? / 2f64.sqrt())?;
+/// Head 0's queries, keys and values of "the cat", before rotation.
+struct Head0 {
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+}
+
+fn head0(paper: &Paper) -> Result<Head0> {
+    let h = norm(&paper.embedded(&[0, 1])?)?;
+    let q = paper.heads(&h, "q", 2)?.narrow(1, 0, 1)?.contiguous()?; // (1, 1, 2, 2)
+    Ok(Head0 { q, k: paper.heads(&h, "k", 1)?, v: paper.heads(&h, "v", 1)? })
+}
+
+/// Scores of queries for keys, divided by the root of a head's width.
+fn scores(q: &Tensor, k: &Tensor) -> Result<Tensor> {
+    q.contiguous()?.matmul(&k.contiguous()?.t()?)? / 2f64.sqrt()
+}
+
+fn day01_qkv(paper: &Paper) -> Result<String> {
+    let Head0 { q, k, v } = head0(paper)?;
+    Ok(rows(&["query of the", "query of cat"], &q)
+        + &rows(&["key of the", "key of cat"], &k)
+        + &rows(&["value of the", "value of cat"], &v))
+}
+
+fn day01_mix(paper: &Paper) -> Result<String> {
+    let Head0 { q, k, v } = head0(paper)?;
+    let scores = scores(&q, &k)?;
     let mask = causal_mask(2, 0, &Device::Cpu)?;
     let hidden = Tensor::new(f32::NEG_INFINITY, &Device::Cpu)?.broadcast_as(scores.shape())?;
     let masked = mask.broadcast_as(scores.shape())?.where_cond(&scores, &hidden)?;
     let shares = softmax(&masked, 3)?;
-    let mix = scaled_dot_product_attention(&q0.contiguous()?, &k, &v, Some(&mask))?;
-    let mut text =
-        head("score of", &["the", "cat"]) + &rows(&["  the asks", "  cat asks"], &masked);
-    text += &(head("share of", &["the", "cat"]) + &rows(&["  the takes", "  cat takes"], &shares));
-    text += &rows(&["mix of the", "mix of cat"], &mix);
-    all.insert("day01_mix", text);
+    let mix = scaled_dot_product_attention(&q, &k, &v, Some(&mask))?;
+    let cat = ["the", "cat"];
+    Ok(head("score of", &cat)
+        + &rows(&["  the asks", "  cat asks"], &masked)
+        + &head("share of", &cat)
+        + &rows(&["  the takes", "  cat takes"], &shares)
+        + &rows(&["mix of the", "mix of cat"], &mix))
+}
 
-    // Day 2: the same keys and queries, rotated by their positions.
+fn turned(x: &Tensor, positions: &[u32]) -> Result<Tensor> {
     let rope = RotaryEmbedding::new(2, 10_000.0, None, &Device::Cpu)?;
-    let turned = |x: &Tensor, positions: &[u32]| -> Result<Tensor> {
-        let (cos, sin) = rope.cos_sin(&ids(positions))?;
-        rotate(x, &cos, &sin)
-    };
+    let (cos, sin) = rope.cos_sin(&ids(positions))?;
+    rotate(x, &cos, &sin)
+}
+
+/// Day 2: the same keys and queries, rotated by their positions.
+fn day02_turned(paper: &Paper) -> Result<String> {
+    let Head0 { q, k, .. } = head0(paper)?;
     let mut text = String::new();
-    for positions in [[0, 1], [2, 3], [0, 3]] {
-        let (q, k) = (turned(&q0, &positions)?, turned(&k, &positions)?);
-        let (q, k) = (q.narrow(2, 1, 1)?, k.narrow(2, 0, 1)?);
-        let dot = (q.contiguous()?.matmul(&k.contiguous()?.t()?)? / 2f64.sqrt())?;
-        let [a, b] = positions;
+    for [a, b] in [[0, 1], [2, 3], [0, 3]] {
+        let (q, k) = (turned(&q, &[a, b])?.narrow(2, 1, 1)?, turned(&k, &[a, b])?.narrow(2, 0, 1)?);
         text += &rows(&[&format!("key at {a}")], &k);
         text += &rows(&[&format!("query at {b}")], &q);
-        text += &rows(&["score"], &dot);
+        text += &rows(&["score"], &scores(&q, &k)?);
     }
-    all.insert("day02_turned", text);
+    Ok(text)
+}
 
-    // Day 3: the norm of one vector, and the first layer's MLP applied to it.
-    let the = embed(&table, &ids(&[0]))?;
+/// Day 3: the norm of one vector, and the first layer's MLP applied to it.
+fn day03_mlp(paper: &Paper) -> Result<String> {
+    let the = paper.embedded(&[0])?;
     let normed = norm(&the)?;
     let gate = paper.product(&normed, "mlp.gate_proj")?;
     let up = paper.product(&normed, "mlp.up_proj")?;
     let act = (silu(&gate)? * &up)?;
-    let out = paper.product(&act, "mlp.down_proj")?;
-    let mut text = rows(&["x", "norm(x)"], &Tensor::cat(&[&the, &normed], 1)?);
-    for (label, one) in [
-        ("gate", &gate),
-        ("silu(gate)", &silu(&gate)?),
-        ("up", &up),
-        ("product", &act),
-        ("down", &out),
-    ] {
-        text += &rows(&[label], one);
-    }
-    all.insert("day03_mlp", text);
+    let down = paper.product(&act, "mlp.down_proj")?;
+    let steps = [
+        ("x", the),
+        ("norm(x)", normed),
+        ("silu(gate)", silu(&gate)?),
+        ("up", up),
+        ("product", act),
+        ("down", down),
+    ];
+    let mut text: Vec<String> = steps.iter().map(|(label, x)| rows(&[label], x)).collect();
+    text.insert(2, rows(&["gate"], &gate));
+    Ok(text.concat())
+}
 
-    // Day 4: the first layer's attention at the last token of "the cat and the".
-    let prompt = [0, 1, 2, 0];
-    let x = embed(&table, &ids(&prompt))?;
+/// The prompt "the cat and the".
+const PROMPT: [u32; 4] = [0, 1, 2, 0];
+
+/// Day 4: the first layer's attention at the prompt's last token.
+fn day04_heads(paper: &Paper) -> Result<String> {
+    let x = paper.embedded(&PROMPT)?;
     let h = norm(&x)?;
     let positions = [0, 1, 2, 3];
-    let q = turned(&split_heads(&paper.product(&h, "self_attn.q_proj")?, 2)?, &positions)?;
-    let k = turned(&split_heads(&paper.product(&h, "self_attn.k_proj")?, 1)?, &positions)?;
-    let v = split_heads(&paper.product(&h, "self_attn.v_proj")?, 1)?;
-    let words = ["the", "cat", "and", "the"];
-    let labels = |what: &str| words.map(|word| format!("{what} of {word}"));
+    let q = turned(&paper.heads(&h, "q", 2)?, &positions)?;
+    let k = turned(&paper.heads(&h, "k", 1)?, &positions)?;
+    let v = paper.heads(&h, "v", 1)?;
     let labeled = |what: &str, x: &Tensor| -> Result<String> {
-        let labels = labels(what);
-        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-        Ok(rows(&labels, &x.squeeze(1)?))
+        let labels = PROMPT.map(|id| format!("{what} of {}", WORDS[id as usize]));
+        Ok(rows(&labels.each_ref().map(String::as_str), &x.squeeze(1)?))
     };
     let mut text = labeled("key", &k)? + &labeled("value", &v)?;
     let mut outs = Vec::new();
-    for head_number in 0..2 {
-        let q = q.narrow(1, head_number, 1)?.narrow(2, 3, 1)?.contiguous()?;
-        let scores = (q.matmul(&k.contiguous()?.t()?)? / 2f64.sqrt())?;
+    for number in 0..2 {
+        let q = q.narrow(1, number, 1)?.narrow(2, 3, 1)?.contiguous()?;
+        let scores = scores(&q, &k)?;
         let shares = softmax(&scores, 3)?;
         let mix = shares.matmul(&v.contiguous()?)?;
-        text += &rows(&[&format!("query, head {head_number}")], &q);
+        text += &rows(&[&format!("query, head {number}")], &q);
         text += &rows(&["  scores"], &scores);
         text += &rows(&["  shares"], &shares);
         text += &rows(&["  mix"], &mix);
@@ -238,139 +298,107 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     let projected = paper.product(&both, "self_attn.o_proj")?;
     text += &rows(&["both heads"], &both);
     text += &rows(&["o_proj"], &projected);
-    text += &rows(&["x + o_proj"], &(x.narrow(1, 3, 1)? + projected)?);
-    all.insert("day04_heads", text);
+    Ok(text + &rows(&["x + o_proj"], &(x.narrow(1, 3, 1)? + projected)?))
+}
 
-    // Day 5: the residual stream through both layers, at the last token of "the cat and the".
-    let step = Step::new(model, &prompt, 0)?;
+/// Day 5: the residual stream through both layers, at the prompt's last token.
+fn day05_stream(paper: &Paper) -> Result<String> {
+    let model = paper.engine.model();
+    let step = Step::new(model, &PROMPT, 0)?;
     let mut stream = model.embed(&step)?;
-    let cos_sin = match &model.rotary_emb {
-        Some(rope) => Some(rope.cos_sin(&step.positions)?),
-        None => None,
-    };
-    let mut cache = candecode::kit::NoCache;
+    let rotary = model.rotary_emb.as_ref();
+    let cos_sin = rotary.map(|rope| rope.cos_sin(&step.positions)).transpose()?;
     let mut text = rows(&["embedding"], &stream.narrow(1, 3, 1)?);
     for (number, layer) in model.layers.iter().enumerate() {
-        stream = layer.forward(&stream, &step, cos_sin.as_ref(), &mut cache)?;
+        stream = layer.forward(&stream, &step, cos_sin.as_ref(), &mut NoCache)?;
         text += &rows(&[&format!("after layer {number}")], &stream.narrow(1, 3, 1)?);
     }
-    let last = stream.narrow(1, 3, 1)?;
-    text += &rows(&["last norm"], &norm(&last)?);
-    let logits = paper.logits(&prompt);
+    text += &rows(&["last norm"], &norm(&stream.narrow(1, 3, 1)?)?);
+    let logits = paper.logits(&PROMPT);
     text += &(head("", &WORDS) + &for_words("logits", &logits));
-    text += &for_words("shares", &sampling::softmax(&logits)?);
-    all.insert("day05_stream", text);
+    Ok(text + &for_words("shares", &sampling::softmax(&logits)?))
+}
 
-    // Days 6 and 7: the loop, the positions each pass computes, and how confident the model is.
+/// Days 6 and 7: the loop, the positions each pass computes, and how confident the model is.
+fn day06_loop(paper: &Paper) -> Result<String> {
     let mut text = format!("{:<24}{:>10}   {:<8}{}\n", "tokens", "positions", "best", "ln p");
     for len in 1..TEXT.len() {
         let logits = paper.logits(&TEXT[..len]);
         let best = argmax(&logits)?;
         assert_eq!(best, TEXT[len]);
-        let said: Vec<&str> = TEXT[..len].iter().map(|id| WORDS[*id as usize]).collect();
         let sure = log_softmax(&logits)?[best as usize];
-        let _ = writeln!(
-            text,
-            "{:<24}{len:>10}   {:<8}{sure:.2}",
-            said.join(" "),
-            WORDS[best as usize]
-        );
+        let (so_far, best) = (in_words(&TEXT[..len]), WORDS[best as usize]);
+        let _ = writeln!(text, "{so_far:<24}{len:>10}   {best:<8}{sure:.2}");
     }
-    all.insert("day06_loop", text);
+    Ok(text)
+}
 
-    // Day 8: one distribution, filtered.
-    let mut text = head("", &WORDS) + &for_words("logits", &logits);
-    let mut shown = |label: &str, logits: &[f32]| -> Result<()> {
-        text += &for_words(label, &sampling::softmax(logits)?);
-        Ok(())
-    };
-    shown("p", &logits)?;
+/// Day 8: one distribution, filtered.
+fn day08_filters(paper: &Paper) -> Result<String> {
+    let logits = paper.logits(&PROMPT);
     let mut hot = logits.clone();
     sampling::temperature(&mut hot, 2.0)?;
-    shown("p at T = 2", &hot)?;
-    let mut filtered = hot.clone();
-    sampling::top_k(&mut filtered, 3)?;
-    shown("then top-k 3", &filtered)?;
-    let mut filtered = hot.clone();
-    sampling::top_p(&mut filtered, 0.6)?;
-    shown("or top-p 0.6", &filtered)?;
+    let (mut of_three, mut nucleus) = (hot.clone(), hot.clone());
+    sampling::top_k(&mut of_three, 3)?;
+    sampling::top_p(&mut nucleus, 0.6)?;
+    let mut text = head("", &WORDS) + &for_words("logits", &logits);
+    for (label, logits) in [
+        ("p", &logits),
+        ("p at T = 2", &hot),
+        ("then top-k 3", &of_three),
+        ("or top-p 0.6", &nucleus),
+    ] {
+        text += &for_words(label, &sampling::softmax(logits)?);
+    }
     let probs = sampling::softmax(&hot)?;
-    let mut sum = 0.0;
-    let ends: Vec<f32> = probs
-        .iter()
-        .map(|p| {
-            sum += p;
-            sum
-        })
-        .collect();
+    let ends: Vec<f32> = (1..=5).map(|n| probs[..n].iter().sum()).collect();
     text += &(String::from("\n") + &head("", &WORDS) + &for_words("ends at", &ends));
     for u in [0.1, 0.3, 0.6] {
         let drawn = WORDS[sample(&probs, u)? as usize];
         let _ = writeln!(text, "u = {u} at T = 2: {drawn}");
     }
-    all.insert("day08_filters", text);
+    Ok(text)
+}
 
-    // Day 9: the repetition penalty on the same logits. "cat" hasn't appeared yet.
-    let mut after = paper.logits(&[0, 3, 2, 0]);
-    let mut text = head("", &WORDS) + &for_words("logits", &after);
-    repetition_penalty(&mut after, &[0, 3, 2, 0], 1.5)?;
-    text += &for_words("penalized", &after);
-    all.insert("day09_penalty", text);
-    let mut text = head("", &WORDS) + &for_words("after dog", &paper.logits(&[3]));
-    text += &for_words("dog dog dog", &paper.logits(&[3, 3, 3]));
-    all.insert("day09_loop", text);
-
-    // Day 10: the contents of a cache after "the cat and", and the step for the next "the".
-    let mut cached = Cached::new(model, Box::new(DynamicCache::new(2)));
-    cached.logits(&prompt[..3], 1)?;
-    let mut text = String::new();
+/// Day 10: the contents of a cache after "the cat and".
+fn day10_cache(paper: &Paper) -> Result<String> {
+    let model = paper.engine.model();
     let mut cache = DynamicCache::new(2);
-    model.forward(&Step::new(model, &prompt[..3], 0)?, &mut cache)?;
+    model.forward(&Step::new(model, &PROMPT[..3], 0)?, &mut cache)?;
+    let mut text = String::new();
     for layer in 0..2 {
-        let Some(View { k: keys, v: values, .. }) = cache.layers.held(layer)? else {
+        let Some(View { k, v, .. }) = cache.layers.held(layer)? else {
             unreachable!("the cache was just filled")
         };
         let _ = writeln!(text, "layer {layer}              key           value");
         let (keys, values): (Vec<Vec<f32>>, Vec<Vec<f32>>) =
-            (keys.flatten_to(2)?.to_vec2()?, values.flatten_to(2)?.to_vec2()?);
-        for (word, (key, value)) in words.iter().zip(keys.iter().zip(&values)) {
-            let _ = writeln!(text, "  {word:<12}{}  {}", row(key), row(value));
+            (k.flatten_to(2)?.to_vec2()?, v.flatten_to(2)?.to_vec2()?);
+        for (id, (key, value)) in PROMPT.iter().zip(keys.iter().zip(&values)) {
+            let _ = writeln!(text, "  {:<12}{}  {}", WORDS[*id as usize], row(key), row(value));
         }
     }
-    all.insert("day10_cache", text);
-    let cold = cached.computed;
-    let got = cached.logits(&prompt, 1)?;
-    assert_eq!(cached.computed - cold, 1);
-    assert_eq!(argmax(&got[0])?, 3);
-    let bytes = cache_bytes(&model.config, 1, 1, DType::F32);
-    all.insert(
-        "day10_bytes",
-        format!(
-            "2 x 2 layers x 1 key/value head x 2 numbers x 4 bytes = {bytes} bytes per token\n"
-        ),
-    );
+    Ok(text)
+}
 
-    // Day 11: two beams find what greedy misses.
+/// Day 11: two beams find what greedy misses.
+fn day11_beams(paper: &Paper) -> Result<String> {
     let prompt = [3, 1, 1];
+    let (greedy, beams) = (beam_steps(paper, &prompt, 1, 2)?, beam_steps(paper, &prompt, 2, 2)?);
+    assert!(beams[1][0].score > greedy[1][0].score);
     let mut text = String::new();
-    let greedy = beam_steps(paper, &prompt, 1, 2)?;
-    let said = |beam: &Beam| -> String {
-        let words: Vec<&str> = beam.tokens.iter().map(|id| WORDS[*id as usize]).collect();
-        format!("{:>6}  {}\n", number(beam.score), words.join(" "))
-    };
-    for (step, beams) in greedy.iter().enumerate() {
-        text += &format!("greedy, step {}  {}", step + 1, said(&beams[0]));
-    }
-    let beams = beam_steps(paper, &prompt, 2, 2)?;
-    for (step, beams) in beams.iter().enumerate() {
-        for beam in beams {
-            text += &format!("beams,  step {}  {}", step + 1, said(beam));
+    for (name, steps) in [("greedy,", greedy), ("beams, ", beams)] {
+        for (step, beams) in steps.iter().enumerate() {
+            for beam in beams {
+                let (score, words) = (number(beam.score), in_words(&beam.tokens));
+                let _ = writeln!(text, "{name} step {}  {score:>6}  {words}", step + 1);
+            }
         }
     }
-    assert!(beams[1][0].score > greedy[1][0].score);
-    all.insert("day11_beams", text);
+    Ok(text)
+}
 
-    // Day 12: two prompts in one batch.
+/// Day 12: two prompts in one batch.
+fn day12_padded() -> Result<String> {
     let padded = left_pad(&[&[0, 1, 2], &[0]]);
     let mut text = String::new();
     for (ids, positions) in padded.ids.iter().zip(&padded.positions) {
@@ -382,23 +410,26 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
             let _ = writeln!(text, "row {number}, token {i} sees {line:?}");
         }
     }
-    all.insert("day12_padded", text);
+    Ok(text)
+}
 
-    // Day 13: the draft model is the same model without its second layer.
-    let golden: serde_json::Value = golden();
-    let early = golden["after_one_layer"].as_array().unwrap();
-    let early: Vec<f32> =
-        early[3].as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
-    let (p, q) = (sampling::softmax(&logits)?, sampling::softmax(&early)?);
-    let both: Vec<f32> = p.iter().zip(&q).map(|(p, q)| p.min(*q)).collect();
-    let mut text = head("", &WORDS) + &for_words("p, target", &p) + &for_words("q, drafter", &q);
-    let ratios: Vec<f32> = p.iter().zip(&q).map(|(p, q)| (p / q).min(1.0)).collect();
-    text += &for_words("p / q, at most", &ratios);
-    text += &for_words("min(p, q)", &both);
-    text += &for_words("residual", &residual(&p, &q)?);
-    let _ = writeln!(text, "accepted with probability {}", number(overlap(&p, &q)));
-    all.insert("day13_pq", text);
-    Ok(all)
+/// Day 13: the draft model is the same model without its second layer.
+fn day13_pq(paper: &Paper) -> Result<String> {
+    let early: Vec<f32> = serde_json::from_value(golden()["after_one_layer"][3].clone()).unwrap();
+    let (p, q) = (sampling::softmax(&paper.logits(&PROMPT))?, sampling::softmax(&early)?);
+    let each = |of: fn(f32, f32) -> f32| p.iter().zip(&q).map(|(p, q)| of(*p, *q)).collect();
+    let (ratios, both): (Vec<f32>, Vec<f32>) = (each(|p, q| (p / q).min(1.0)), each(f32::min));
+    let mut text = head("", &WORDS);
+    for (label, values) in [
+        ("p, target", &p),
+        ("q, drafter", &q),
+        ("p / q, at most", &ratios),
+        ("min(p, q)", &both),
+        ("residual", &residual(&p, &q)?),
+    ] {
+        text += &for_words(label, values);
+    }
+    Ok(text + &format!("accepted with probability {}\n", number(overlap(&p, &q))))
 }
 
 /// Returns the beams after each of `steps` steps of a beam search in which no beam ends.
@@ -456,7 +487,9 @@ fn it_writes_its_sentence() {
 
 #[test]
 fn the_book_prints_the_computed_numbers() {
-    let all = printed(&Paper::new()).unwrap();
+    let paper = Paper::new();
+    let all = PAGES.map(|(name, page)| (name, page(&paper).unwrap()));
+    let all = BTreeMap::from(all);
     let refresh = std::env::var_os("CANDECODE_REFRESH").is_some();
     let mut used = Vec::new();
     let mut differ = Vec::new();

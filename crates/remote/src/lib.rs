@@ -6,7 +6,10 @@
 
 #![warn(missing_docs)]
 
+mod connection;
 pub mod endpoint;
 pub mod hub;
+mod origin;
+mod retry_after;
 #[cfg(feature = "test-servers")]
 pub mod test_servers;

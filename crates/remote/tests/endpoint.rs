@@ -3,11 +3,11 @@
 
 use candecode_kit::SamplingParams;
 use candecode_remote::endpoint::{Client, Event, Prompt, Request, What};
-use candecode_remote::test_servers::openai::{Manner, OpenAiServer};
+use candecode_remote::test_servers::openai::{event, stream_of, OpenAi, Then};
 
 /// Sends a prompt, and returns each event as a line, and the error at the end, if there is one.
-fn events(manner: Manner, stop: fn() -> bool) -> (Vec<String>, Option<String>, bool) {
-    let server = OpenAiServer::start(manner);
+fn events(server: OpenAi, stop: fn() -> bool) -> (Vec<String>, Option<String>, bool) {
+    let server = server.start();
     let client = Client::new(&server.address, None).unwrap();
     let model = client.choose_model("").unwrap();
     let (params, prompt) = (SamplingParams::default(), Prompt::Text("There was".into()));
@@ -34,13 +34,17 @@ fn events(manner: Manner, stop: fn() -> bool) -> (Vec<String>, Option<String>, b
 
 #[test]
 fn a_response_is_a_list_of_events() {
-    let (lines, error, stopped) = events(Manner::WithTokens, || false);
+    let tokens =
+        r#""token_ids":[5],"logprobs":{"tokens":[" a"],"token_logprobs":[-0.5]},"text":" a""#;
+    let first = event(" a", "null").replace("\"text\":\" a\"", tokens);
+    let usage = "data: {\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":2}}\n\n";
+    let stream = stream_of(first + &event(" dog.", "\"stop\"") + usage);
+    let (lines, error, stopped) = events(OpenAi::sends(stream), || false);
     let want = [
         r#"tokens 0 [5] [" a"] [-0.5]"#,
         r#"text 0 " a""#,
-        r#"tokens 0 [9] [" dog."] [-0.5]"#,
-        "finish 0 stop",
         r#"text 0 " dog.""#,
+        "finish 0 stop",
         "usage 4 2",
     ];
     assert_eq!((lines, error, stopped), (want.map(String::from).to_vec(), None, false));
@@ -48,25 +52,18 @@ fn a_response_is_a_list_of_events() {
 
 #[test]
 fn an_error_is_the_last_event() {
-    for (manner, words) in [
-        (Manner::Breaks, "the stream was cut off after 1 event with text"),
-        (Manner::EndsEarly, "the stream ended early, after 1 event(s) with text"),
-        (Manner::ErrorInside, "the engine has died"),
-        (Manner::Status(500, "", "oh no"), "the server failed (500: oh no)"),
-    ] {
-        let (lines, error, stopped) = events(manner, || false);
-        let text = lines.iter().filter(|line| line.starts_with("text")).count();
-        assert_eq!(text, usize::from(!matches!(manner, Manner::Status(..))), "{lines:?}");
-        assert!(error.as_ref().is_some_and(|error| error.contains(words)), "{error:?}");
-        assert!(!stopped);
-    }
+    let (lines, error, stopped) =
+        events(OpenAi::sends(stream_of(event("a", "\"error\""))), || false);
+    assert_eq!((lines.len(), stopped), (2, false), "{lines:?}");
+    assert!(error.is_some_and(|error| error.contains("finish_reason")));
 }
 
 #[test]
 fn a_stop_ends_the_response_without_an_error() {
-    let (_, error, stopped) = events(Manner::Silent, || true);
+    let silent = OpenAi { then: Then::Wait, ..OpenAi::sends("") };
+    let (_, error, stopped) = events(silent, || true);
     assert_eq!((error, stopped), (None, true));
-    let endless = Manner::Endless("data: {\"choices\":[{\"index\":0,\"text\":\"a\"}]}\n\n");
+    let endless = OpenAi { then: Then::Repeat(event("a", "null")), ..OpenAi::sends(stream_of("")) };
     let (lines, error, stopped) = events(endless, || true);
     assert_eq!((lines.len(), error, stopped), (1, None, true));
 }

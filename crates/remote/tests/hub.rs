@@ -1,17 +1,7 @@
 //! Tests the download as a value. Downloads themselves are tested with the command.
 
 use candecode_formats::hub::{locate, Download, Repository};
-use candecode_remote::hub::Hub;
 use std::path::PathBuf;
-
-#[test]
-fn offline_is_an_argument() {
-    let missing = locate("candecode-tests/not-there", Some(&Hub { offline: true }));
-    let error = missing.unwrap_err().to_string();
-    for words in ["candecode-tests/not-there is not in the cache", "--offline"] {
-        assert!(error.contains(words), "expected \"{words}\" in: {error}");
-    }
-}
 
 #[test]
 fn without_a_download_the_message_names_the_feature() {

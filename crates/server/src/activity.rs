@@ -5,11 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// When the limit is reached, a connection that has waited this long for its next request can be
-/// closed to admit a new one.
-const IDLE: Duration = Duration::from_millis(250);
-/// The same limit for a connection that is still sending its request body.
-const SLOW: Duration = Duration::from_secs(3);
+/// A connection that has waited this long for its client can be closed to admit a new one. A client
+/// sends its request right after it has connected, so even one that connects in a crowd is heard.
+const IDLE: Duration = Duration::from_millis(50);
 
 /// All open connections.
 pub type Open = Arc<Mutex<Vec<Arc<Activity>>>>;
@@ -17,9 +15,8 @@ pub type Open = Arc<Mutex<Vec<Arc<Activity>>>>;
 /// The state of a connection that decides whether it can be evicted. Handlers find it in the
 /// request's extensions.
 pub struct Activity {
-    /// When the connection started waiting for its client, and how long it is allowed to. None
-    /// while a request is being answered.
-    waits: Mutex<Option<(Instant, Duration)>>,
+    /// When the connection started waiting for its client. None while a request is being answered.
+    waits: Mutex<Option<Instant>>,
     /// Notified when this connection has to close to make room for another.
     pub evicted: Notify,
 }
@@ -27,18 +24,18 @@ pub struct Activity {
 impl Activity {
     /// Creates the state of a connection that waits for its first request.
     pub fn new() -> Self {
-        Self { waits: Mutex::new(Some((Instant::now(), IDLE))), evicted: Notify::new() }
+        Self { waits: Mutex::new(Some(Instant::now())), evicted: Notify::new() }
     }
 
-    /// Records whether the request body is still being read.
+    /// Records whether the request body is being read. The time counts from the start of the body,
+    /// so that a client can't hold on to its place by sending a byte now and then.
     pub fn reads(&self, reading: bool) {
-        *lock(&self.waits) = reading.then(|| (Instant::now(), SLOW));
+        *lock(&self.waits) = reading.then(Instant::now);
     }
 
     /// Returns the start of this connection's wait if it can be evicted, and None if it can't.
     fn evictable(&self) -> Option<Instant> {
-        let (since, enough) = (*lock(&self.waits))?;
-        (since.elapsed() >= enough).then_some(since)
+        (*lock(&self.waits)).filter(|since| since.elapsed() >= IDLE)
     }
 }
 
@@ -65,6 +62,6 @@ impl Answering {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        *lock(&self.0.waits) = Some((Instant::now(), IDLE));
+        *lock(&self.0.waits) = Some(Instant::now());
     }
 }

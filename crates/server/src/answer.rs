@@ -10,7 +10,7 @@ use crate::response_sink::{Inbox, ResponseSink};
 use crate::util::{now, random};
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{header, HeaderMap};
+use axum::http::{header, HeaderMap, HeaderName};
 use axum::response::{IntoResponse as _, Response};
 use candecode::day20_serve::{ChoiceToken, Job};
 use futures_util::stream::unfold;
@@ -46,9 +46,10 @@ async fn answer(
     let activity = parts.extensions.get::<Arc<Activity>>();
     let mut read = read(&state, endpoint, &parts.headers, body, activity).await?;
     state.note(&read.request.ignored);
-    let (request, lane) = (&mut read.request, &state.helpers.patterns);
+    let request = &mut read.request;
     let param = request.pattern_field.unwrap_or_default();
-    request.params.prepared = state.automata.prepare(&request.params, param, lane).await?;
+    let prepared = state.automata.prepare(&request.params, param, &state.helpers).await?;
+    request.params.prepared = prepared;
 
     let prefix = match endpoint {
         Endpoint::Completions => "cmpl",
@@ -70,7 +71,7 @@ async fn answer(
         connection: Box::new(connection),
     };
     state.sender()?.send(job).map_err(|_| ApiError::closing())?;
-    match request.stream {
+    match request.fields.stream {
         true => streamed(inbox, reply, state).await,
         false => gathered(inbox, reply, &state).await,
     }
@@ -139,6 +140,8 @@ async fn streamed(
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
         (header::CACHE_CONTROL, "no-cache"),
+        // Otherwise nginx collects events and sends them on in lumps.
+        (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     Ok((headers, events(first, inbox, reply, state)).into_response())
 }

@@ -2,12 +2,16 @@
 //! thread, and goes to the model's thread with its job. It is kept for the next request with the
 //! same pattern, within a limit.
 
-use crate::helper_threads::Lane;
+use crate::helper_threads::HelperThreads;
 use crate::openai::ApiError;
 use crate::util::lock;
 use candecode::kit::error::describe;
 use candecode::kit::{Prepared, SamplingParams};
 use candecode_engine::requests::Automata;
+use regex_automata::dfa::dense;
+use regex_automata::nfa::thompson;
+use regex_automata::util::syntax;
+use regex_automata::MatchKind;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -23,6 +27,9 @@ const MOST_SMALL: usize = 64 << 20;
 const MOST_LARGE: usize = 192 << 20;
 /// Maximum size of a small automaton, in bytes.
 const SMALL: usize = 1 << 20;
+/// Limits within which a pattern compiles in a few milliseconds: its length in bytes, the size of
+/// its NFA, and the size of its automaton and of all that is needed to build it.
+const QUICK: (usize, usize, usize) = (500, 1 << 20, 1 << 18);
 
 /// Compiled automata and rejected patterns, newest first.
 #[derive(Default)]
@@ -57,25 +64,33 @@ impl Entry {
 }
 
 impl AutomataCache {
-    /// Returns a request's automata, compiled in this lane unless they are already known. They
+    /// Returns a request's automata, compiled on a helper thread unless they are already known. They
     /// count as in use until the last copy of the returned value is dropped. Empty if the request
     /// has no pattern.
     ///
     /// # Errors
     /// 400, naming `param`, if the pattern is rejected; 503 if too much memory is in use by
-    /// automata of the same class; otherwise as [`Lane::run`].
+    /// automata of the same class; otherwise as [`Lane::run`](crate::helper_threads::Lane::run).
     pub async fn prepare(
         self: &Arc<Self>,
         params: &SamplingParams,
         param: &str,
-        lane: &Lane,
+        helpers: &HelperThreads,
     ) -> Result<Prepared, ApiError> {
         let Some(pattern) = &params.allow_regex else { return Ok(Prepared::default()) };
         let compiled = match self.known(pattern) {
             Some(compiled) => compiled,
             None => {
-                let (cache, pattern) = (self.clone(), pattern.clone());
-                lane.run(move || Ok(cache.compile(&pattern))).await?
+                // Patterns that take a second don't hold up the others.
+                let (cache, text) = (self.clone(), pattern.clone());
+                let work = move || Ok(is_quick(&text).then(|| cache.compile(&text)));
+                match helpers.small_patterns.run(work).await? {
+                    Some(compiled) => compiled,
+                    None => {
+                        let (cache, text) = (self.clone(), pattern.clone());
+                        helpers.patterns.run(move || Ok(cache.compile(&text))).await?
+                    }
+                }
             }
         };
         let automata = compiled.map_err(|why| ApiError::invalid(param, why))?;
@@ -128,6 +143,25 @@ impl AutomataCache {
         evict(&mut entries);
         Ok(shared)
     }
+}
+
+/// Returns true if a pattern compiles in a few milliseconds, or can't be parsed. Finds out by
+/// compiling it until it exceeds [`QUICK`].
+fn is_quick(pattern: &str) -> bool {
+    let (bytes, nfa, automaton) = QUICK;
+    if pattern.len() > bytes {
+        return false;
+    }
+    let syntax = syntax::Config::new().utf8(false);
+    if syntax::parse_with(pattern, &syntax).is_err() {
+        return true;
+    }
+    let nfa = thompson::Config::new().nfa_size_limit(Some(nfa));
+    let config = dense::Config::new()
+        .match_kind(MatchKind::All)
+        .dfa_size_limit(Some(automaton))
+        .determinize_size_limit(Some(automaton));
+    dense::Builder::new().configure(config).thompson(nfa).syntax(syntax).build(pattern).is_ok()
 }
 
 /// Drops the oldest entries that no job holds, until the rest is within the limits.

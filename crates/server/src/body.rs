@@ -3,7 +3,7 @@
 use crate::app_state::AppState;
 use crate::openai::{cut, ApiError};
 use axum::body::Body;
-use axum::http::{header, HeaderMap};
+use axum::http::{header, HeaderMap, HeaderName};
 use http_body_util::BodyExt as _;
 use std::time::Duration;
 use tokio::sync::SemaphorePermit;
@@ -20,18 +20,36 @@ const SHORT_BODY: usize = 64 << 10;
 /// Maximum number of longer bodies in memory at once, while they are read and parsed.
 pub const LONG_BODIES: usize = 32;
 
-/// Rejects bodies whose content type isn't JSON. A page from another origin can send forms and
-/// plain text to this machine without a CORS preflight, but not JSON.
+/// Rejects bodies whose content type isn't JSON in UTF-8, and compressed ones. A page from another
+/// origin can send forms and plain text to this machine without a CORS preflight, but not JSON.
 ///
 /// # Errors
-/// 415, naming the content type.
+/// 415, naming the header.
 pub fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let given = headers.get(header::CONTENT_TYPE).map_or(&b"none"[..], |value| value.as_bytes());
-    let given = String::from_utf8_lossy(given);
-    let kind = given.split(';').next().unwrap_or_default().trim();
-    if !kind.eq_ignore_ascii_case("application/json") {
-        let message = format!("the content-type must be application/json, got {}", cut(&given, 60));
+    let given = |name: HeaderName| {
+        let values = headers.get_all(name).into_iter();
+        let texts = values.map(|value| String::from_utf8_lossy(value.as_bytes()).to_lowercase());
+        texts.collect::<Vec<_>>().join(", ")
+    };
+    let kind = given(header::CONTENT_TYPE);
+    let mut parts = kind.split(';').map(str::trim);
+    let name = parts.next().unwrap_or_default();
+    let charset = parts.find_map(|part| part.strip_prefix("charset=")).unwrap_or("utf-8");
+    let charset = charset.trim_matches('"');
+    if name != "application/json" || !["utf-8", "utf8", "us-ascii"].contains(&charset) {
+        let got = if kind.is_empty() { "none" } else { &kind };
+        let message =
+            format!("the content-type must be application/json, in UTF-8, got {}", cut(got, 60));
         return Err(ApiError::http(415, None, message));
+    }
+    for (header, plain) in
+        [(header::CONTENT_ENCODING, "identity"), (header::TRANSFER_ENCODING, "chunked")]
+    {
+        let value = given(header.clone());
+        if !value.is_empty() && value.trim() != plain {
+            let message = format!("{header} must be {plain} or missing, got {}", cut(&value, 60));
+            return Err(ApiError::http(415, None, message));
+        }
     }
     Ok(())
 }

@@ -6,7 +6,6 @@ use crate::app_state::AppState;
 use crate::http_routes::router;
 use crate::metrics::Metrics;
 use crate::util::{lock, say};
-use anyhow::{Context as _, Result};
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt as _;
@@ -30,38 +29,39 @@ use tokio_io_timeout::TimeoutStream;
 const LONGEST_HEADERS: usize = 64 << 10;
 /// How long open connections get to finish after the last row has ended.
 const END_TIME: Duration = Duration::from_secs(5);
+/// Maximum number of connections over the limit that get a response at once. Any others are closed
+/// without one.
+const TURNED_AWAY: usize = 64;
 /// Response to a connection over the limit.
 const TOO_MANY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
     retry-after: 1\r\nconnection: close\r\n\r\n{\"error\": {\"message\": \"there are too many \
     connections; try again in a second\", \"type\": \"server_error\", \"param\": null, \
     \"code\": null}}";
 
-/// Serves connections until `ended` reports that the serving loop has ended. The first Ctrl-C stops
+/// Serves connections until `ended` reports that the serving loop has ended. The first signal stops
 /// new requests; the second exits immediately.
-///
-/// # Errors
-/// If the listener cannot be used.
 pub async fn serve(
-    listener: std::net::TcpListener,
+    listener: TcpListener,
+    signals: Signals,
     state: Arc<AppState>,
     most: usize,
     mut ended: watch::Receiver<bool>,
-) -> Result<()> {
-    listener.set_nonblocking(true).context("the listener cannot be used")?;
-    let listener = TcpListener::from_std(listener).context("the listener cannot be used")?;
+) {
     let places = Arc::new(Semaphore::new(most));
+    let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
     let open = Open::default();
     let graceful = GracefulShutdown::new();
     let service = router(state.clone());
-    tokio::spawn(close_on_signal(state.clone()));
+    tokio::spawn(close_on_signal(signals, state.clone()));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = ended.wait_for(|ended| *ended) => break,
         };
         let Ok((stream, _)) = accepted else {
-            // Out of file descriptors. Some will be free again soon.
-            sleep(Duration::from_millis(50)).await;
+            // Out of file descriptors, before the limit of connections is reached.
+            evict(&open);
+            sleep(Duration::from_millis(5)).await;
             continue;
         };
         let place = match places.clone().try_acquire_owned() {
@@ -72,7 +72,9 @@ pub async fn serve(
             },
             Err(_) => {
                 state.metrics.refused(503);
-                tokio::spawn(turn_away(stream));
+                if let Ok(place) = turned_away.clone().try_acquire_owned() {
+                    tokio::spawn(turn_away(stream, place));
+                }
                 continue;
             }
         };
@@ -115,7 +117,6 @@ pub async fn serve(
         });
     }
     let _ = timeout(END_TIME, graceful.shutdown()).await;
-    Ok(())
 }
 
 /// Registers a connection as open and holds its place until dropped.
@@ -147,7 +148,7 @@ impl Drop for Held {
 }
 
 /// Responds to a connection over the limit with 503.
-async fn turn_away(mut stream: TcpStream) {
+async fn turn_away(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
     let told = async {
         stream.write_all(TOO_MANY.as_bytes()).await?;
         stream.shutdown().await?;
@@ -160,9 +161,39 @@ async fn turn_away(mut stream: TcpStream) {
     let _ = timeout(Duration::from_secs(1), told).await;
 }
 
-/// On the first Ctrl-C or SIGTERM, stops accepting requests; on the second, exits.
-async fn close_on_signal(state: Arc<AppState>) {
-    signalled().await;
+/// The signals that stop the server: Ctrl-C and SIGTERM.
+pub struct Signals(#[cfg(unix)] [tokio::signal::unix::Signal; 2]);
+
+impl Signals {
+    /// Handles the signals from now on. Call this inside a runtime.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn new() -> std::io::Result<Self> {
+        #[cfg(unix)]
+        use tokio::signal::unix::{signal, SignalKind};
+        Ok(Self(
+            #[cfg(unix)]
+            [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?],
+        ))
+    }
+
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        let [interrupt, terminate] = &mut self.0;
+        #[cfg(unix)]
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}
+
+/// On the first signal, stops accepting requests; on the second, exits.
+async fn close_on_signal(mut signals: Signals, state: Arc<AppState>) {
+    signals.next().await;
     match state.metrics.busy() {
         0 => say("[the server stops]"),
         rows => {
@@ -172,21 +203,6 @@ async fn close_on_signal(state: Arc<AppState>) {
         }
     }
     state.close();
-    signalled().await;
+    signals.next().await;
     std::process::exit(130);
-}
-
-async fn signalled() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{signal, SignalKind};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-            }
-            return;
-        }
-    }
-    let _ = tokio::signal::ctrl_c().await;
 }

@@ -15,19 +15,21 @@ use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
 use candecode::day23_token_budget::{Limits, TokenScheduler};
 use candecode::kit::error::{describe, usage};
-use candecode::kit::{device, panics, ModelConfig, Tokenizer, WeightFormat};
+use candecode::kit::{device, panics, CacheLoad, ModelConfig, SchedulerLoad};
+use candecode::kit::{Tokenizer, WeightFormat};
 use candecode_engine::chat_template::Template;
 use candecode_engine::{credits, generation_config, memory_check};
 use candecode_engine::{load, operations, Engine};
 use candecode_formats::{hub, ModelFiles};
 use candle_core::Device;
 use std::io::Write as _;
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::net::TcpSocket;
 use tokio::sync::Semaphore;
 
 /// Opens the model, binds the port and runs the serving loop. Returns after Ctrl-C, once the last
@@ -40,9 +42,9 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     flags.check()?;
     let device = device::device(&flags.device).map_err(usage)?;
     let dtype = flags.dtype.as_deref().map(device::dtype).transpose().map_err(usage)?;
-    let listener = TcpListener::bind(flags.address())
-        .with_context(|| format!("cannot listen at {}", flags.address()))?;
-    let address = listener.local_addr()?;
+    let socket =
+        bind(flags.address()).with_context(|| format!("cannot listen at {}", flags.address()))?;
+    let address = socket.local_addr()?;
     let files = ModelFiles::at(&locate(&flags.model, flags.offline)?)?;
     let tokenizer = files.tokenizer()?;
     let template = template(flags, &files)?;
@@ -51,7 +53,10 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
 
     let (sender, jobs) = mpsc::channel();
     let state = app_state(flags, &model, template, sender);
-    let http = HttpThread::start(listener, state.clone(), flags.max_connections)?;
+    // The size of the cache is right before the first request, too.
+    let cache = CacheLoad { blocks: model.num_blocks, ..CacheLoad::default() };
+    state.metrics.load(0, SchedulerLoad::default(), cache);
+    let http = HttpThread::start(socket, state.clone(), flags.max_connections)?;
     say(&credits::credits(20, device::name(&device)));
     print_notes(flags, &files, &model);
     let _ = writeln!(std::io::stdout(), "listening on http://{address}");
@@ -59,6 +64,18 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     state.close();
     http.finish()?;
     ran
+}
+
+/// Takes the address, without listening yet: until the model is loaded, connections are refused.
+fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    #[cfg(unix)] // on Windows this would share an address that is in use
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
 }
 
 /// The loaded model, and what the flags and the free memory make of it.
@@ -222,4 +239,21 @@ fn run_loop(
     let ran = catch_unwind(AssertUnwindSafe(|| serving.run(&jobs, report_load)));
     drop(serving); // drops any rows left over from a panic, which notifies their clients
     ran.map_err(|panic| anyhow!("{}", panics::describe_panic(&*panic)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_refused_until_the_server_listens() {
+        let socket = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = socket.local_addr().unwrap();
+        let connect = || std::net::TcpStream::connect(address);
+        assert_eq!(connect().unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let _listener = socket.listen(8).unwrap();
+        assert!(connect().is_ok());
+    }
 }

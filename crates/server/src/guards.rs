@@ -5,6 +5,7 @@ use crate::app_state::AppState;
 use crate::openai::{cut, ApiError};
 use crate::util::random;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::uri::{Authority, Uri};
 use axum::http::{header, HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
@@ -12,20 +13,26 @@ use axum::response::{IntoResponse as _, Response};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, AllowPrivateNetwork, CorsLayer};
 
 /// The request id header. OpenAI's clients expose it as `_request_id`.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Returns a CORS layer that lets browser pages from these origins send requests. `*` allows any
-/// origin.
+/// Returns a CORS layer that lets browser pages from these origins send requests, also if a page is
+/// from the internet and the server on this machine (Chromium asks for that separately). `*` allows
+/// any origin, but not that.
 pub fn cors(origins: &[String]) -> CorsLayer {
     let allowed = match origins.iter().any(|origin| origin == "*") {
         true => AllowOrigin::mirror_request(),
         false => AllowOrigin::list(origins.iter().filter_map(|origin| origin.parse().ok())),
     };
+    let named = origins.to_vec();
+    let named = AllowPrivateNetwork::predicate(move |origin: &HeaderValue, _: &Parts| {
+        named.iter().any(|one| one.as_bytes() == origin.as_bytes())
+    });
     CorsLayer::new()
         .allow_origin(allowed)
+        .allow_private_network(named)
         .allow_methods([Method::GET, Method::POST])
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers([REQUEST_ID, header::RETRY_AFTER])

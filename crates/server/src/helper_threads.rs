@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Bodies longer than this, in bytes, wait in their own lane, so that they don't delay short ones.
 const LONG_BODY: usize = 16 << 10;
 /// Number of threads that all lanes need together.
-pub const THREADS: usize = 7;
+pub const THREADS: usize = 8;
 
 /// A kind of work with a limit on how many pieces run at once. The rest wait in order of arrival.
 /// Work that never ends blocks only its own lane.
@@ -76,7 +76,9 @@ pub struct HelperThreads {
     completions: Lane,
     chats: Lane,
     long: Lane,
-    /// Compiles regular expressions.
+    /// Compiles regular expressions whose automata are small.
+    pub small_patterns: Lane,
+    /// Compiles all other regular expressions.
     pub patterns: Lane,
     /// Writes large answers as JSON.
     pub answers: Lane,
@@ -90,6 +92,7 @@ impl HelperThreads {
             completions: Lane::new(2, reading),
             chats: Lane::new(2, reading),
             long: Lane::new(1, reading),
+            small_patterns: Lane::new(1, "compiling the regular expression"),
             patterns: Lane::new(1, "compiling the regular expression"),
             answers: Lane::new(1, "writing the answer"),
         }

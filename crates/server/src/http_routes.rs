@@ -4,6 +4,7 @@ use crate::answer::answered;
 use crate::app_state::AppState;
 use crate::guards::{cors, local_only, request_id, with_key};
 use crate::openai::{cut, ApiError, Endpoint};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{header, StatusCode};
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -12,16 +13,17 @@ use axum::routing::{get, post};
 use axum::Router;
 use serde_json::{json, Value};
 use std::sync::Arc;
+use tower_http::normalize_path::NormalizePath;
 
-/// Builds the router with all routes.
-pub fn router(state: Arc<AppState>) -> Router {
+/// Builds the router with all routes. A slash at the end of a path makes no difference.
+pub fn router(state: Arc<AppState>) -> NormalizePath<Router> {
     let guarded = Router::new()
         .route("/v1/models", get(models))
         .route("/v1/models/{*name}", get(model))
         .route("/v1/completions", post(completions))
         .route("/v1/chat/completions", post(chat))
         .layer(from_fn_with_state(state.clone(), with_key));
-    Router::new()
+    let all = Router::new()
         .route("/", get(page))
         .route("/health", get(health))
         .route("/metrics", get(metrics))
@@ -31,7 +33,8 @@ pub fn router(state: Arc<AppState>) -> Router {
         .layer(from_fn_with_state(state.clone(), local_only))
         .layer(cors(&state.origins))
         .layer(from_fn(request_id))
-        .with_state(state)
+        .with_state(state);
+    NormalizePath::trim_trailing_slash(all)
 }
 
 fn json_response(status: StatusCode, value: &Value) -> Response {
@@ -93,10 +96,14 @@ async fn models(State(state): State<Arc<AppState>>) -> Response {
     json_response(StatusCode::OK, &json!({"object": "list", "data": [model_json(&state)]}))
 }
 
-async fn model(State(state): State<Arc<AppState>>, Path(name): Path<String>) -> Response {
-    match name == state.model {
-        true => json_response(StatusCode::OK, &model_json(&state)),
-        false => ApiError::no_such_model(&name, &state.model).into_response(),
+async fn model(
+    State(state): State<Arc<AppState>>,
+    name: Result<Path<String>, PathRejection>,
+) -> Response {
+    match name {
+        Ok(Path(name)) if name == state.model => json_response(StatusCode::OK, &model_json(&state)),
+        Ok(Path(name)) => ApiError::no_such_model(&name, &state.model).into_response(),
+        Err(error) => ApiError::http(400, None, error.body_text()).into_response(),
     }
 }
 

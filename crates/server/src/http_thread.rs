@@ -1,15 +1,18 @@
 //! The thread that all HTTP runs on.
 
 use crate::app_state::AppState;
-use crate::connections;
+use crate::connections::{self, Signals};
 use crate::helper_threads::THREADS;
 use anyhow::{anyhow, Context as _, Result};
 use candecode::kit::panics;
-use std::net::TcpListener;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use tokio::net::TcpSocket;
 use tokio::sync::watch;
+
+/// Maximum number of connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 /// The running HTTP thread.
 pub struct HttpThread {
@@ -19,18 +22,24 @@ pub struct HttpThread {
 }
 
 impl HttpThread {
-    /// Starts the thread, with at most `most` connections at once.
+    /// Starts the thread, which listens at the address that `socket` is bound to, with at most
+    /// `most` connections at once.
     ///
     /// # Errors
-    /// If the thread can't start.
-    pub fn start(listener: TcpListener, state: Arc<AppState>, most: usize) -> Result<Self> {
+    /// If the thread can't start, or listen.
+    pub fn start(socket: TcpSocket, state: Arc<AppState>, most: usize) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(THREADS)
             .build()
             .context("the HTTP thread cannot start")?;
         let (ended, has_ended) = watch::channel(false);
-        let serving = connections::serve(listener, state.clone(), most, has_ended);
+        let (listener, signals) = {
+            let _inside = runtime.enter();
+            let listener = socket.listen(BACKLOG).context("the server cannot listen")?;
+            (listener, Signals::new().context("the server cannot handle signals")?)
+        };
+        let serving = connections::serve(listener, signals, state.clone(), most, has_ended);
         let thread = std::thread::Builder::new()
             .name("http".into())
             .spawn(move || {
@@ -39,7 +48,7 @@ impl HttpThread {
                 // to end, too.
                 state.close();
                 runtime.shutdown_background(); // does not wait for helper threads that are busy
-                served.unwrap_or_else(|panic| Err(anyhow!("{}", panics::describe_panic(&*panic))))
+                served.map_err(|panic| anyhow!("{}", panics::describe_panic(&*panic)))
             })
             .context("the HTTP thread cannot start")?;
         Ok(Self { thread, ended })

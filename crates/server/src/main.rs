@@ -17,6 +17,7 @@ mod http_thread;
 mod metrics;
 mod openai;
 mod prompts;
+mod rail_cache;
 mod request_maker;
 mod response_sink;
 mod serve_flags;

@@ -27,9 +27,9 @@ impl PromptReader {
     /// the template has already written them.
     ///
     /// # Errors
-    /// 400, naming `messages`, an option of the template, or `prompt`: if the template or the
-    /// tokenizer rejects a text, an id isn't in the vocabulary, or a prompt is empty or longer than
-    /// the context.
+    /// 400, naming `messages`, an option of the template, `prompt` or `max_tokens`: if the template
+    /// or the tokenizer rejects a text, an id isn't in the vocabulary, or a prompt is empty, longer
+    /// than the context, or leaves no room for as many tokens as the request asks for.
     pub fn read(&self, request: &ApiRequest) -> Result<Vec<Vec<u32>>, ApiError> {
         let tokenizer = self.engine.tokenizer();
         let param = match request.endpoint {
@@ -63,6 +63,12 @@ impl PromptReader {
             if ids.len() > context {
                 return Err(ApiError::context_exceeded(param, ids.len(), context));
             }
+            // The last token of a text needs no place in the context.
+            if let Some(asked) =
+                request.fields.most_tokens().filter(|asked| *asked > context + 1 - ids.len())
+            {
+                return Err(ApiError::max_tokens_exceeded(asked, ids.len(), context));
+            }
             all.push(ids);
         }
         Ok(all)
@@ -72,10 +78,12 @@ impl PromptReader {
     fn render(&self, request: &ApiRequest, messages: &[ChatMessage]) -> Result<String, ApiError> {
         let messages: Vec<Message> =
             messages.iter().map(|message| Message::new(message.role, &message.content)).collect();
+        let fields = &request.fields;
+        let open = fields.continue_final_message;
         let options = RenderOptions {
-            add_generation_prompt: request.add_generation_prompt,
-            continue_final_message: request.continue_final_message,
-            kwargs: request.template_kwargs.clone(),
+            add_generation_prompt: fields.add_generation_prompt.unwrap_or(!open),
+            continue_final_message: open,
+            kwargs: fields.chat_template_kwargs.clone(),
         };
         let template = self.template.as_ref().map_err(|why| ApiError::invalid("messages", why))?;
         template.apply(&messages, &options).map_err(|error| {
@@ -106,7 +114,7 @@ impl PromptReader {
     /// 400 if some ids don't decode to text, or there is too much to repeat.
     pub fn echoes(&self, request: &ApiRequest) -> Result<Vec<String>, ApiError> {
         let mut texts = Vec::new();
-        for prompt in request.prompts.iter().filter(|_| request.echo) {
+        for prompt in request.prompts.iter().filter(|_| request.fields.echo) {
             texts.push(match prompt {
                 PromptInput::Text(text) => text.clone(),
                 PromptInput::Ids(ids) => {

@@ -1,14 +1,13 @@
 //! Turns jobs into requests for the scheduler, on the model's thread.
 
 use crate::openai::NO_SEED;
+use crate::rail_cache::RailCache;
 use crate::util::random;
 use anyhow::Result;
 use candecode::day20_serve::Job;
-use candecode::kit::{LogitsProcessor, ModelConfig, Prepared, Request, SamplingParams};
-use candecode_engine::requests::{self, Processors};
+use candecode::kit::{ModelConfig, Request};
+use candecode_engine::requests;
 use candecode_engine::{token_rules, Engine};
-use std::cell::RefCell;
-use std::rc::{Rc, Weak};
 
 /// Makes the requests of all jobs.
 pub struct RequestMaker<'a> {
@@ -17,21 +16,8 @@ pub struct RequestMaker<'a> {
     /// Strings that end a chat answer, according to its template.
     stops: Vec<String>,
     end_of_turn: Option<u32>,
-    /// The processors of running rows, so that rows with the same parameters share them.
-    running: RefCell<Vec<RowProcessors>>,
-}
-
-/// The processors that running rows hold, and the parameters they were made from.
-struct RowProcessors {
-    made_of: SamplingParams,
-    processors: Vec<Weak<dyn LogitsProcessor>>,
-}
-
-impl RowProcessors {
-    /// Returns the processors, or None if no row runs with them anymore.
-    fn shared(&self) -> Option<Processors> {
-        self.processors.iter().map(Weak::upgrade).collect()
-    }
+    /// The guard rails of recent patterns.
+    rails: RailCache,
 }
 
 impl<'a> RequestMaker<'a> {
@@ -42,7 +28,7 @@ impl<'a> RequestMaker<'a> {
         stops: Vec<String>,
         end_of_turn: Option<u32>,
     ) -> Self {
-        Self { config, engine, stops, end_of_turn, running: RefCell::default() }
+        Self { config, engine, stops, end_of_turn, rails: RailCache::default() }
     }
 
     /// Builds the scheduler's request for one choice of a job.
@@ -51,45 +37,32 @@ impl<'a> RequestMaker<'a> {
     /// If the job's parameters are out of range, or a guard rail can't get the bytes of the
     /// tokenizer's tokens.
     pub fn request(&self, job: &Job, index: usize) -> Result<Request<'static>> {
+        let (tokenizer, config) = (self.engine.tokenizer(), self.config);
         let prompt = job.prompt(index);
         let mut params = job.params.clone();
         if job.is_chat && params.allow_regex.is_none() {
             // With a pattern, the whole answer has to match it, even where the template would stop.
             params.stop.extend(self.stops.iter().cloned());
         }
-        requests::special_stops(&mut params, self.engine.tokenizer(), self.config.vocab_size);
-        let room = (self.config.max_position_embeddings + 1).saturating_sub(prompt.len());
+        requests::special_stops(&mut params, tokenizer, config.vocab_size);
+        let room = (config.max_position_embeddings + 1).saturating_sub(prompt.len());
         params.max_new_tokens = params.max_new_tokens.min(room);
-        let processors = self.processors(&params)?;
+        // The job has brought its automata along.
+        let processors =
+            requests::processors_with(&params, tokenizer, config, |name, automaton| {
+                self.rails.rail(name, automaton, tokenizer, config.vocab_size)
+            })?;
         if params.seed == NO_SEED {
             params.seed = random(); // so that equal prompts in a list get different texts
         }
         // With a seed, all prompts of a list use it, so each gets the text it would get on its own.
         let ops = self.engine.ops();
         let sampler = requests::sampler(&params, index % job.n, ops);
-        let mut request =
-            requests::request(self.config, prompt, &params, &processors, sampler, ops);
+        let mut request = requests::request(config, prompt, &params, &processors, sampler, ops);
         if job.is_chat && !token_rules::ends_ignored(&params) {
             request.eos_token_ids.extend(self.end_of_turn);
         }
         Ok(request)
-    }
-
-    /// Returns the processors for these parameters: those of a running row if it has the same, with
-    /// the masks computed so far, or new ones. The job has brought its automata along.
-    fn processors(&self, params: &SamplingParams) -> Result<Processors> {
-        let prepared = Prepared::default(); // would keep the automata in use
-        let key = SamplingParams { seed: 0, max_new_tokens: 0, prepared, ..params.clone() };
-        let mut running = self.running.borrow_mut();
-        running.retain(|row| row.processors.iter().any(|one| one.strong_count() > 0));
-        let shared = running.iter().find(|row| row.made_of == key).and_then(RowProcessors::shared);
-        if let Some(shared) = shared {
-            return Ok(shared);
-        }
-        let processors = requests::processors(params, self.engine.tokenizer(), self.config)?;
-        let weak = processors.iter().map(Rc::downgrade).collect();
-        running.push(RowProcessors { made_of: key, processors: weak });
-        Ok(processors)
     }
 }
 
@@ -97,10 +70,12 @@ impl<'a> RequestMaker<'a> {
 mod tests {
     use super::*;
     use candecode::day20_serve::{Connection, Event};
+    use candecode::kit::{Prepared, SamplingParams};
     use candecode_engine::requests::Automata;
     use candecode_engine::{load, operations};
     use candecode_formats::{hub, ModelFiles};
     use candle_core::Device;
+    use std::rc::Rc;
     use std::sync::Arc;
 
     struct Nobody;
@@ -114,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_share_processors_while_one_of_them_runs() {
+    fn a_pattern_is_judged_once_for_all_its_rows_and_requests() {
         let files = ModelFiles::at(&hub::locate("story-230k", None).unwrap()).unwrap();
         let (device, format) = (Device::Cpu, load::own_format(&files, &Device::Cpu));
         let ops = operations::choose(None, &device);
@@ -125,18 +100,32 @@ mod tests {
             SamplingParams { allow_regex: Some("a+".into()), ..SamplingParams::default() };
         let automata = Arc::new(Automata::compile(&params).unwrap());
         params.prepared = Prepared::new(automata.clone());
-        let (n, connection) = (3, Box::new(Nobody));
-        let job =
-            Job { prompts: vec![vec![5]], n, params, logprobs: None, is_chat: false, connection };
-        let first = maker.request(&job, 0).unwrap();
-        let second = maker.request(&job, 1).unwrap();
+        let job = |params: SamplingParams| {
+            let (n, connection) = (3, Box::new(Nobody));
+            Job { prompts: vec![vec![5]], n, params, logprobs: None, is_chat: false, connection }
+        };
+        let warm = SamplingParams { temperature: 0.5, ..params.clone() };
+        let (cold, warm) = (job(params), job(warm));
+        let first = maker.request(&cold, 0).unwrap();
+        let second = maker.request(&cold, 1).unwrap();
+        assert_eq!(first.processors.len(), 1);
         assert!(Rc::ptr_eq(&first.processors[0], &second.processors[0]));
-        let weak = Rc::downgrade(&first.processors[0]);
+        let rail = Rc::downgrade(&first.processors[0]);
         drop((first, second));
-        assert!(weak.upgrade().is_none(), "the masks go with the last row");
-        assert!(!maker.request(&job, 2).unwrap().processors.is_empty());
-        assert_eq!(maker.running.borrow().len(), 1);
-        drop(job);
-        assert_eq!(Arc::strong_count(&automata), 1, "the automata were the job's");
+        let third = maker.request(&warm, 0).unwrap();
+        let same = third.processors.iter().any(|one| Rc::downgrade(one).ptr_eq(&rail));
+        assert!(same, "the rail has the masks of the earlier rows");
+        drop((cold, warm, third));
+        assert_eq!(Arc::strong_count(&automata), 1, "the automata were the jobs'");
+        // Rails of other patterns take its place.
+        let mut n = 1;
+        while rail.strong_count() > 0 {
+            n += 1;
+            let allow_regex = Some(format!("a{{2000}}b{{{n}}}"));
+            let mut params = SamplingParams { allow_regex, ..SamplingParams::default() };
+            params.prepared = Prepared::new(Arc::new(Automata::compile(&params).unwrap()));
+            drop(maker.request(&job(params), 0).unwrap());
+            assert!(n < 20, "rails must not add up");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use anyhow::{bail, ensure, Result};
 use axum::http::Uri;
+use candecode::kit::device;
 use candecode::kit::error::usage;
 use candecode::kit::pages;
 use candecode::kit::units::bytes;
@@ -9,7 +10,7 @@ use candecode::kit::ModelConfig;
 use candecode_engine::operations::Kernels;
 use candecode_formats::hub::DEFAULT_MODEL;
 use clap::Parser;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
 /// The size of the cache, in bytes, if no flag sets it and the free memory isn't known.
 const UNKNOWN_ROOM: f64 = 4e9;
@@ -25,8 +26,8 @@ pub struct ServeFlags {
     /// The model's name for clients [default: the value of --model]
     #[arg(long, value_name = "NAME")]
     pub served_model_name: Option<String>,
-    /// The address to listen on; anything but this machine's own requires a key
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    /// The address or name to listen on; anything but this machine's own requires a key
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = host)]
     pub host: IpAddr,
     /// The port; 0 picks a free one and prints it
     #[arg(long, default_value_t = 8000)]
@@ -35,7 +36,8 @@ pub struct ServeFlags {
     /// show up in the process list]
     #[arg(long, value_name = "KEY")]
     pub api_key: Option<String>,
-    /// Origins of web pages that may send requests, such as http://localhost:3000; * for any
+    /// Origins of web pages that may send requests, such as http://localhost:3000; null for pages
+    /// from a file, * for any
     /// [default: only the server's own page]
     #[arg(long, value_name = "ORIGINS", value_delimiter = ',', value_parser = origin)]
     pub allowed_origins: Vec<String>,
@@ -84,7 +86,7 @@ pub struct ServeFlags {
     #[arg(long, value_name = "FILE")]
     pub template: Option<String>,
     /// The device to run on: cpu, metal or cuda
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    #[arg(long, value_name = "DEVICE", default_value = device::DEFAULT)]
     pub device: String,
     /// The type of the weights in memory: f32, bf16 or f16 [default: f32; on the CPU, a GGUF file's
     /// quantized weights stay as they are stored]
@@ -107,15 +109,35 @@ fn in_range(least: u64, most: u64) -> impl Fn(&str) -> Result<usize, String> + C
     }
 }
 
-/// Parses a page's origin, or `*`.
+/// Parses an address, or a name, such as localhost, of which an IPv4 address is preferred.
+fn host(text: &str) -> Result<IpAddr, String> {
+    let found = (text, 0).to_socket_addrs().map_err(|e| e.to_string())?;
+    let found: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+    let v4 = found.iter().find(|address| address.is_ipv4());
+    v4.or(found.first()).copied().ok_or_else(|| "this name has no address".to_string())
+}
+
+/// Parses a page's origin, `null` or `*`. Returns it as browsers send it: in lowercase, without the
+/// scheme's own port.
 fn origin(text: &str) -> Result<String, String> {
-    let is_origin = text.parse::<Uri>().is_ok_and(|uri| {
-        uri.scheme().is_some() && uri.path() == "/" && uri.query().is_none() && !text.ends_with('/')
-    });
-    match is_origin || text == "*" {
-        true => Ok(text.to_string()),
-        false => Err("give an origin, such as http://localhost:3000, or * for any".to_string()),
+    if text == "*" || text == "null" {
+        return Ok(text.to_string());
     }
+    let uri = text
+        .parse::<Uri>()
+        .ok()
+        .filter(|uri| uri.path() == "/" && uri.query().is_none() && !text.ends_with('/'));
+    let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.authority()?)));
+    let Some((scheme, authority)) = parts else {
+        return Err("give an origin, such as http://localhost:3000, null, or * for any".into());
+    };
+    let origin = format!("{scheme}://{authority}").to_lowercase();
+    let port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => "",
+    };
+    Ok(origin.strip_suffix(port).unwrap_or(&origin).to_string())
 }
 
 impl ServeFlags {

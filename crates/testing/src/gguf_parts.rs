@@ -4,7 +4,7 @@ use crate::{story, Folder};
 use candle_core::quantized::gguf_file::{write, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const CPU: Device = Device::Cpu;
 
@@ -109,9 +109,15 @@ impl GgufParts {
         self.set("tokenizer.ggml.merges", Some(kept))
     }
 
-    /// Writes the file, with matrices as `dtype` and everything else as f32.
+    /// Writes `model.gguf`, with matrices as `dtype` and everything else as f32.
     pub fn write(&self, folder: &Folder, dtype: GgmlDType) -> PathBuf {
         let path = folder.0.join("model.gguf");
+        self.write_to(&path, dtype);
+        path
+    }
+
+    /// Same as [`GgufParts::write`], to a file of any name.
+    pub fn write_to(&self, path: &Path, dtype: GgmlDType) {
         let of = |t: &Tensor| if t.rank() == 2 { dtype } else { GgmlDType::F32 };
         let quantize = |t: &Tensor| {
             QTensor::quantize(&t.to_dtype(DType::F32).unwrap().contiguous().unwrap(), of(t))
@@ -120,8 +126,7 @@ impl GgufParts {
             self.tensors.iter().map(|(name, t)| (name.as_str(), quantize(t).unwrap())).collect();
         let tensors: Vec<_> = tensors.iter().map(|(name, t)| (*name, t)).collect();
         let metadata: Vec<_> = self.metadata.iter().map(|(key, v)| (key.as_str(), v)).collect();
-        write(&mut std::fs::File::create(&path).unwrap(), &metadata, &tensors).unwrap();
-        path
+        write(&mut std::fs::File::create(path).unwrap(), &metadata, &tensors).unwrap();
     }
 }
 

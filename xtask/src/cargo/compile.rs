@@ -109,7 +109,11 @@ pub fn build(repo: &Repo, subcommand: &str, args: &[String], next: &str) -> Resu
         ensure!(clean.success(), "cargo clean failed");
         (messages, succeeded) = attempt(repo, subcommand, args, next, true)?;
     }
-    Ok(if succeeded { Built::Done(messages.programs) } else { Built::Broken(messages.broken) })
+    if !succeeded {
+        return Ok(Built::Broken(messages.broken));
+    }
+    super::note_built(&cargo::target_dir(repo));
+    Ok(Built::Done(messages.programs))
 }
 
 /// Runs cargo once. With `last`, an error that suggests a stale cache is shown like any other.
@@ -120,7 +124,7 @@ fn attempt(
     next: &str,
     last: bool,
 ) -> Result<(Messages, bool)> {
-    let cold = !cargo::candle_is_built(&cargo::target_dir(repo));
+    let cold = !cargo::has_built(&cargo::target_dir(repo));
     if cold {
         note!(
             "The first build compiles candle and its dependencies. That takes 3 to 4 minutes on \

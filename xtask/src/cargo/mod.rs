@@ -4,7 +4,7 @@ mod compile;
 
 pub use compile::{build, explain, places, Built, Place, Programs};
 
-use crate::host;
+use crate::{backup, host};
 use anyhow::{Context, Result};
 use candecode_course::Repo;
 use serde_json::Value;
@@ -70,7 +70,7 @@ pub fn target_dir(repo: &Repo) -> PathBuf {
     if let Some(dir) = std::env::var_os("CARGO_TARGET_DIR") {
         return repo.root.join(dir);
     }
-    if candle_is_built(&usual) {
+    if has_built(&usual) {
         return usual;
     }
     let mut cargo = command(repo);
@@ -81,9 +81,18 @@ pub fn target_dir(repo: &Repo) -> PathBuf {
     dir.map_or(usual, PathBuf::from)
 }
 
-/// Returns whether candle is already built in the profile that the commands share.
-pub fn candle_is_built(target: &Path) -> bool {
-    let entries = std::fs::read_dir(target.join("debug/deps"));
-    let mut names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
-    names.any(|name| name.to_string_lossy().starts_with("libcandle_core-"))
+/// A file in the target directory that is written after the first build.
+const BUILT: &str = "candecode/built";
+
+/// Returns whether the runner has built the course in this target directory, and so candle.
+pub fn has_built(target: &Path) -> bool {
+    target.join(BUILT).exists()
+}
+
+/// Notes that the runner has built the course. Without the note, it only announces the next build
+/// as the first.
+fn note_built(target: &Path) {
+    if !has_built(target) {
+        let _ = backup::write(&target.join(BUILT), b"");
+    }
 }

@@ -34,12 +34,12 @@ pub fn record(
     device: Option<&str>,
 ) -> Option<PathBuf> {
     let path = path(repo, day);
-    let text = fs::read_to_string(&path).ok()?;
-    let mut lines = text.lines();
-    let whole = lines.next() == Some(&key(repo, day, programs, device))
-        && lines.clone().count() > 0
-        && lines.all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok());
-    whole.then_some(path)
+    let text = String::from_utf8(backup::read(&path)?).ok()?;
+    let (known, rows) = text.split_once('\n')?;
+    let rows = outcome::mistake_rows(rows).into_iter().map(|row| row.name);
+    let is_whole = known == key(repo, day, programs, device)
+        && rows.eq(repo.mistakes(day).ok()?.mistakes.into_iter().map(|mistake| mistake.name));
+    is_whole.then_some(path)
 }
 
 /// Computes and saves the record of a day. Returns `None` if it was stopped.

@@ -8,7 +8,7 @@ pub mod saved;
 pub mod table;
 mod workers;
 
-use crate::cargo::{self, Built};
+use crate::cargo::{self, Built, Programs};
 use crate::note;
 use anyhow::{bail, Result};
 use builds::Mix;
@@ -37,10 +37,7 @@ pub fn check(
         let file = if mix == Mix::Reference { None } else { Some(repo.progress(day)?) };
         match file {
             Some(Progress::Stub) => stubs.push(day.clone()),
-            Some(Progress::Missing) => {
-                let (src, number) = (day.src(), day.number);
-                bail!("{src} is missing: `cargo xtask reset day{number}` restores the stub")
-            }
+            Some(Progress::Missing) => bail!(repo.missing(day)),
             _ => begun.push(day.clone()),
         }
     }
@@ -105,34 +102,34 @@ pub fn of_reader(repo: &Repo, day: &Day, device: Option<&str>) -> Result<DayRun>
     Ok(runs.remove(0))
 }
 
-/// Returns the failing checks of the reader's day that a known mistake might explain. Empty if the
-/// mistakes were on record already, or if the day has none.
-fn unnamed(repo: &Repo, run: &DayRun, options: &Options) -> Vec<String> {
-    let Some(Built::Done(programs)) = run.built.as_deref() else { return vec![] };
-    let recorded = mistakes::record(repo, &run.day, programs, options.device.as_deref()).is_some();
-    if recorded || !repo.root.join(run.day.mistakes()).is_file() {
-        return vec![];
-    }
-    let failed = run.units.iter().filter(|unit| unit.status == Status::Failed);
-    failed.map(|unit| unit.test.clone()).collect()
+/// Returns whether a day has known mistakes that aren't on record yet.
+fn has_unrecorded_mistakes(repo: &Repo, day: &Day, programs: &Programs, options: &Options) -> bool {
+    let device = options.device.as_deref();
+    repo.root.join(day.mistakes()).is_file()
+        && mistakes::record(repo, day, programs, device).is_none()
 }
 
 /// Records the effects of the known mistakes, unless they were on record when the day ran, and
-/// repeats the failing checks to get a diagnosis. Returns `None` if there is nothing to diagnose,
-/// or if it was stopped.
+/// repeats those of `units` that failed to get a diagnosis. Returns `None` if there is nothing to
+/// diagnose, or if it was stopped.
 ///
 /// # Errors
 /// If the known mistakes cannot be compiled or run.
 pub fn diagnose(
     repo: &Repo,
     run: &DayRun,
+    units: &[Unit],
     options: &Options,
     stop: mistakes::Stop,
 ) -> Result<Option<Vec<Unit>>> {
-    let names = unnamed(repo, run, options);
+    let failed = units.iter().filter(|unit| unit.status == Status::Failed);
+    let names: Vec<String> = failed.map(|unit| unit.test.clone()).collect();
     let Some(Built::Done(programs)) = run.built.as_deref().filter(|_| !names.is_empty()) else {
         return Ok(None);
     };
+    if !has_unrecorded_mistakes(repo, &run.day, programs, options) {
+        return Ok(None);
+    }
     note!(
         "Comparing with the known mistakes of day {}. The first time, this takes up to a \
          minute. Ctrl-C stops it.",

@@ -106,26 +106,27 @@ fn run(
 
 /// Returns the outcome of a check.
 fn unit(day: &Day, name: &str, end: Ended) -> Unit {
-    let test = name.to_string();
-    match end {
-        Ended::Reported(record) => outcome::unit(&record).unwrap_or_else(|| Unit {
-            test,
-            status: Status::Failed,
-            message: "the check program reported no result".to_string(),
-        }),
-        Ended::Died(message) => Unit { test, status: Status::Died, message },
+    let (status, why) = match end {
+        Ended::Reported(record) => match outcome::unit(&record) {
+            Some(unit) => return unit,
+            None => (Status::Failed, "the check program reported no result".to_string()),
+        },
+        Ended::Died(why) => (Status::Died, why),
         Ended::TimedOut(limit) => {
-            let task = task_of_check(name).unwrap_or_default();
-            let message = format!(
-                "task {task} · {}\n  the code didn't finish within {} s: is there an infinite \
-                 loop?\n  next: cargo xtask check day{} --task {task}",
-                claim_of_check(name),
-                limit.as_secs(),
-                day.number
-            );
-            Unit { test, status: Status::Timeout, message }
+            let seconds = limit.as_secs();
+            let why = format!("the code didn't finish within {seconds} s");
+            (Status::Timeout, why + ": is there an infinite loop?")
         }
-    }
+        Ended::PrintedTooMuch(mib) => {
+            let why = format!("the code printed more than {mib} MiB");
+            (Status::Died, why + ": is there an infinite loop?")
+        }
+    };
+    let (task, claim) = (task_of_check(name).unwrap_or_default(), claim_of_check(name));
+    let why = why.replace('\n', "\n  ");
+    let next = format!("  next: cargo xtask check day{} --task {task}", day.number);
+    let message = format!("task {task} · {claim}\n  {why}\n{next}");
+    Unit { test: name.to_string(), status, message }
 }
 
 /// Returns the time limits. They are long enough for a slow machine, so only an infinite loop

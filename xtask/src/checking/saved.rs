@@ -6,8 +6,9 @@ use crate::checking::runner::DayRun;
 use anyhow::Result;
 use candecode_course::{Day, Repo};
 use serde_json::json;
+use siphasher::sip::SipHasher13;
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
 /// The inputs that all days' checks share: checkers, goldens, known mistakes, the reference, the
@@ -26,34 +27,42 @@ pub struct Inputs(u64);
 impl Inputs {
     /// Reads and hashes the inputs.
     pub fn read(repo: &Repo) -> Inputs {
-        let mut hasher = DefaultHasher::new();
-        COMMON.iter().for_each(|path| add(&repo.root.join(path), &mut hasher));
+        let mut hasher = SipHasher13::new();
+        COMMON.iter().for_each(|path| add_path(&repo.root.join(path), &mut hasher));
         let models = std::env::var_os("CANDECODE_MODELS");
         let models = models.map_or_else(|| repo.root.join("models"), PathBuf::from);
-        MODELS.iter().for_each(|name| add(&models.join(name), &mut hasher));
+        MODELS.iter().for_each(|name| add_path(&models.join(name), &mut hasher));
         Inputs(hasher.finish())
     }
 
     /// Returns the fingerprint for a day's record of known mistakes on this machine.
     pub fn record_key(&self, day: &Day, machine: &[String]) -> String {
-        let mut hasher = DefaultHasher::new();
-        (self.0, day.number, machine).hash(&mut hasher);
+        let mut hasher = self.hasher();
+        add(day.name.as_bytes(), &mut hasher);
+        machine.iter().for_each(|text| add(text.as_bytes(), &mut hasher));
         format!("{:016x}", hasher.finish())
     }
 
     /// Returns the fingerprint of a day's current state: the shared inputs and its own file.
     pub fn key(&self, repo: &Repo, day: &Day) -> String {
-        let mut hasher = DefaultHasher::new();
-        self.0.hash(&mut hasher);
-        add(&repo.root.join(day.src()), &mut hasher);
+        let mut hasher = self.hasher();
+        add_path(&repo.root.join(day.src()), &mut hasher);
         format!("{:016x}", hasher.finish())
     }
 
     /// Returns the fingerprint of all days' current state.
     pub fn state(&self, repo: &Repo) -> String {
-        let mut hasher = DefaultHasher::new();
-        repo.days.iter().for_each(|day| self.key(repo, day).hash(&mut hasher));
+        let mut hasher = SipHasher13::new();
+        repo.days.iter().for_each(|day| add(self.key(repo, day).as_bytes(), &mut hasher));
         format!("{:016x}", hasher.finish())
+    }
+
+    /// The fingerprints are stored, so they must not depend on the version of Rust, as those of the
+    /// standard library's hasher and `Hash` do.
+    fn hasher(&self) -> SipHasher13 {
+        let mut hasher = SipHasher13::new();
+        add(&self.0.to_le_bytes(), &mut hasher);
+        hasher
     }
 }
 
@@ -72,7 +81,7 @@ pub fn save(repo: &Repo, key: &str, run: &DayRun) -> Result<()> {
 
 /// Returns the outcome of a day's last check, by test, or `None` if something has changed since.
 pub fn load(repo: &Repo, inputs: &Inputs, day: &Day) -> Option<BTreeMap<String, Unit>> {
-    let text = std::fs::read_to_string(file(repo, day)).ok()?;
+    let text = String::from_utf8(backup::read(&file(repo, day))?).ok()?;
     let (known, units) = text.split_once('\n')?;
     (known == inputs.key(repo, day)).then(|| outcome::parse(units))
 }
@@ -84,17 +93,22 @@ fn file(repo: &Repo, day: &Day) -> PathBuf {
 
 /// Hashes a file, or all files of a directory in order of their names, except the reader's days and
 /// the files that editors keep next to them.
-fn add(path: &Path, hasher: &mut DefaultHasher) {
-    path.file_name().hash(hasher);
+fn add_path(path: &Path, hasher: &mut SipHasher13) {
+    add(path.file_name().unwrap_or_default().as_encoded_bytes(), hasher);
     if let Ok(entries) = std::fs::read_dir(path) {
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         paths.sort();
         paths.retain(|path| !is_day_of_src(path) && !is_editors_file(path));
-        paths.iter().for_each(|path| add(path, hasher));
+        paths.iter().for_each(|path| add_path(path, hasher));
     } else {
-        // Only regular files: reading a pipe would block
-        path.is_file().then(|| std::fs::read(path).ok()).hash(hasher);
+        add(&backup::read(path).unwrap_or_default(), hasher);
     }
+}
+
+/// Hashes bytes and their number, so that "ab", "c" differs from "a", "bc".
+fn add(bytes: &[u8], hasher: &mut SipHasher13) {
+    hasher.write(&bytes.len().to_le_bytes());
+    hasher.write(bytes);
 }
 
 /// Returns whether no build reads a file in the tree: a swap, lock, autosave or backup file of an

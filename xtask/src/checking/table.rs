@@ -6,7 +6,7 @@ use crate::checking::runner::DayRun;
 use crate::say;
 use crate::term::{paint, readable, Color};
 use anyhow::Result;
-use candecode_course::{checks_of_task, Day, Repo, Task};
+use candecode_course::{checks_of_task, claim_of_check, Day, Repo, Task};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Counts of checks that passed and that didn't, including those not written.
@@ -62,14 +62,14 @@ pub fn messages(run: &DayRun, show_output: bool, tasks: &[String]) {
             let task = |other: &&&Unit| other.task() == unit.task();
             let simplest = failing.iter().find(task).is_some_and(|first| first.test == unit.test);
             show_message(unit, simplest);
-            let others: Vec<&str> =
+            let others: Vec<String> =
                 failing.iter().filter(alike).map(|unit| parts(unit).0).collect();
             also(&others[1..]);
             way_on(unit, tasks);
         }
         match printed {
             Some(text) if show_output => {
-                let words = format!("{} printed:", unit.test);
+                let words = format!("{} printed:", name(unit));
                 say!("{}\n{}", paint(Color::Dim, &words), readable(text));
             }
             Some(text) if wrong => {
@@ -78,7 +78,12 @@ pub fn messages(run: &DayRun, show_output: bool, tasks: &[String]) {
                 let words = format!("  your code printed {lines} line{plural}: --show-output");
                 say!("{}", paint(Color::Dim, &words));
             }
-            _ => {}
+            Some(text) => {
+                // A check that can't run on this machine passes, and says so.
+                let skipped = text.lines().filter(|line| line.starts_with("SKIPPED"));
+                skipped.for_each(|line| say!("{line}"));
+            }
+            None => {}
         }
         if wrong || (printed.is_some() && show_output) {
             say!("");
@@ -96,26 +101,33 @@ const GUESS: &str = "  likely: ";
 const NAMED: usize = 12;
 
 /// Splits a check's message into its first line and the rest, leaving out the next step.
-fn parts(unit: &Unit) -> (&str, Vec<&str>) {
+fn parts(unit: &Unit) -> (String, Vec<&str>) {
     let message = unit.message.trim_end();
-    // A checker's own message starts with its task and claim. For others, use the test's name
     let (head, body) = match message.split_once('\n') {
-        Some((head, body)) if head.starts_with("task ") => (head, body),
-        _ => (unit.test.as_str(), message),
+        Some((head, body)) if head.starts_with("task ") => (head.to_string(), body),
+        _ => (name(unit), message),
     };
     (head, body.lines().filter(|line| !line.starts_with(NEXT)).collect())
+}
+
+/// Returns a check's name as a reader knows it: its task, and what it claims.
+fn name(unit: &Unit) -> String {
+    match unit.task() {
+        Some(task) => format!("task {task} · {}", claim_of_check(&unit.test)),
+        None => unit.test.clone(),
+    }
 }
 
 /// Returns why a check failed: its diagnosis, or its whole message if there is none. Checks that
 /// fail for the same reason return the same lines.
 fn cause(unit: &Unit) -> Vec<&str> {
-    let (head, body) = parts(unit);
+    let (_, body) = parts(unit);
     let diagnosis = |line: &&&str| DIAGNOSIS.iter().any(|start| line.starts_with(start));
     let found: Vec<&str> = body.iter().filter(diagnosis).copied().collect();
     match (found.is_empty(), body.is_empty()) {
         (false, _) => found,
         (true, false) => body,
-        (true, true) => vec![head], // no message, so it matches no other check
+        (true, true) => vec![unit.test.as_str()], // no message, so it matches no other check
     }
 }
 
@@ -144,7 +156,7 @@ pub fn diagnoses(units: &[Unit]) {
     }
     while let Some(first) = rest.first().copied() {
         let (alike, others) = rest.into_iter().partition(|unit| cause(unit) == cause(first));
-        let heads: Vec<&str> =
+        let heads: Vec<String> =
             Vec::from_iter(alike).into_iter().map(|unit| parts(unit).0).collect();
         say!("\n{}", paint(Color::Red, &format!("✗ {}", heads[0])));
         cause(first).iter().for_each(|line| say!("{line}"));
@@ -154,7 +166,7 @@ pub fn diagnoses(units: &[Unit]) {
 }
 
 /// Names the checks that fail for the same reason.
-fn also(heads: &[&str]) {
+fn also(heads: &[String]) {
     match heads {
         [] => return,
         [one] => say!("  the same goes for {one}"),

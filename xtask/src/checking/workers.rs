@@ -3,8 +3,8 @@
 //! A process reads the id of a check from its standard input, runs it, and writes a record on its
 //! standard output: JSON after the character that starts a record of a JSON text sequence (RFC
 //! 7464). All else that comes from it, until then, was printed by the code under test. A check that
-//! takes too long, or takes its process down, is the one that was being waited for. The others run
-//! in a new process.
+//! takes too long, prints without end, or takes its process down, is the one that was being waited
+//! for. The others run in a new process.
 
 use crate::child;
 use crate::term;
@@ -25,6 +25,8 @@ pub enum Ended {
     Reported(Value),
     /// It was still running after this time.
     TimedOut(Duration),
+    /// It printed more than this many MiB.
+    PrintedTooMuch(usize),
     /// Its process ended first, for this reason.
     Died(String),
 }
@@ -74,7 +76,7 @@ pub fn run(
                 Ended::TimedOut(_) => {
                     let _ = limit.lock().map(|mut limit| *limit = patience.then);
                 }
-                Ended::Died(_) => {}
+                Ended::Died(_) | Ended::PrintedTooMuch(_) => {}
             }
             all.push((at, ran));
             on_done(done.fetch_add(1, Ordering::Relaxed) + 1);
@@ -106,7 +108,8 @@ struct Worker {
     said: Receiver<Said>,
 }
 
-/// What a process says: the record of a check, or `None` at the end, and what was printed before.
+/// What a process says: the record of a check, or `None` at the end or when it has printed too
+/// much, and what was printed before.
 struct Said {
     record: Option<Value>,
     printed: Printed,
@@ -139,6 +142,10 @@ impl Worker {
         match said {
             Some(Said { record: Some(record), printed }) => {
                 Ran { end: Ended::Reported(record), printed: printed.text() }
+            }
+            Some(Said { record: None, printed }) if printed.is_too_much() => {
+                let end = Ended::PrintedTooMuch(Printed::MOST >> 20);
+                Ran { end, printed: printed.text() } // the process is killed on drop
             }
             Some(Said { record: None, printed }) => {
                 let why = match self.child.wait() {
@@ -183,6 +190,9 @@ fn listen(mut output: impl Read, to: &Sender<Said>) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(count @ 1..) = output.read(&mut buffer) {
         let mut rest = &buffer[..count];
+        if printed.is_too_much() {
+            break;
+        }
         while !rest.is_empty() {
             let Some(line) = &mut record else {
                 let start = rest.iter().position(|byte| *byte == RECORD);
@@ -235,6 +245,12 @@ impl Printed {
     const FIRST: usize = 1 << 16;
     /// The number of bytes kept of the end.
     const LAST: usize = 1 << 12;
+    /// The number of bytes that only an infinite loop prints. The slowest takes a few seconds.
+    const MOST: usize = 4 << 20;
+
+    fn is_too_much(&self) -> bool {
+        self.dropped > Self::MOST
+    }
 
     fn add(&mut self, text: &[u8]) {
         let room = Self::FIRST - self.first.len();
@@ -268,6 +284,7 @@ impl Printed {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     /// A program whose checks are lines of shell.
     fn shell(checks: &[&str], limit: Duration) -> Vec<Ran> {
@@ -296,14 +313,26 @@ mod tests {
 
     #[test]
     fn a_check_that_ends_its_process_or_never_ends_spares_the_others() {
-        let checks = ["echo once; kill -ABRT $$", ":", "while :; do echo on and on; done", ":"];
+        let checks = ["echo once; kill -ABRT $$", ":", "echo on; exec sleep 1000", ":"];
         let ran = shell(&checks, Duration::from_secs(2));
         let Ended::Died(why) = &ran[0].end else { panic!("{}", ran[0].printed) };
         assert!(why.contains("(signal 6, aborted") && why.ends_with("\nonce"), "{why}");
         assert!(matches!(ran[2].end, Ended::TimedOut(_)));
-        let printed = &ran[2].printed;
-        assert!(printed.starts_with("on and on\n") && printed.contains(" more bytes …"));
-        assert!(printed.len() < 80_000, "{}", printed.len());
+        assert_eq!(ran[2].printed, "on");
         assert_eq!((said(&ran[1]), said(&ran[3])), ((true, ""), (true, "")));
+    }
+
+    #[test]
+    fn a_check_that_prints_without_end_is_stopped_long_before_its_time_limit() {
+        let (start, limit) = (Instant::now(), Duration::from_secs(600));
+        let ran = shell(&["yes on and on", ":", "yes | tr -d '\\n'"], limit);
+        assert!(start.elapsed() < limit / 2);
+        for endless in [&ran[0], &ran[2]] {
+            assert!(matches!(endless.end, Ended::PrintedTooMuch(4)));
+            assert!(endless.printed.contains(" more bytes …"));
+            assert!(endless.printed.len() < 80_000, "{}", endless.printed.len());
+        }
+        assert!(ran[0].printed.starts_with("on and on\n"));
+        assert_eq!(said(&ran[1]), (true, ""));
     }
 }

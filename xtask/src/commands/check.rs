@@ -116,7 +116,7 @@ fn name_mistakes(repo: &Repo, runs: &[DayRun], options: &Options, failed: bool) 
     for run in runs {
         let ended = move || std::process::exit(i32::from(failed));
         let _ = ctrlc::set_handler(ended); // fails if it's set already
-        if let Some(units) = checking::diagnose(repo, run, options, &|| false)? {
+        if let Some(units) = checking::diagnose(repo, run, &run.units, options, &|| false)? {
             table::diagnoses(&units);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::say;
 use crate::term::{paint, Color};
-use anyhow::Result;
+use anyhow::{ensure, Result};
 use candecode_course::stubs::{self, is_task_line};
 use candecode_course::{progress, Day, Repo};
 use clap::Args;
@@ -36,6 +36,7 @@ pub fn run(repo: &Repo, args: &Diff) -> Result<ExitCode> {
 /// # Errors
 /// If a file can't be read.
 pub fn show_day(repo: &Repo, day: &Day, only: Option<&str>) -> Result<()> {
+    ensure!(repo.root.join(day.src()).exists(), repo.missing(day));
     // Remove the `<solution>` markers, which the reader may have pasted along with the code.
     let text = |path: String| repo.read(&path).map(|source| stubs::unmarked(&source));
     let (mine, reference) = (text(day.src())?, text(day.solution())?);

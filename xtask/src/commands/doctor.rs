@@ -69,7 +69,7 @@ fn value(file: &str, key: &str, sign: char) -> Option<String> {
 fn space(repo: &Repo) -> Option<Finding> {
     let target = cargo::target_dir(repo);
     let there = target.ancestors().find(|dir| dir.exists())?;
-    let needed = if cargo::candle_is_built(&target) { GIB } else { 4 * GIB };
+    let needed = if cargo::has_built(&target) { GIB } else { 4 * GIB };
     let free = host::free_space(there)?;
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / GIB as f64);
     let text = format!("{} free where cargo builds", gib(free));

@@ -87,13 +87,20 @@ fn tasks(day: &DayProgress) {
     }
 }
 
-/// Summarizes progress through the whole course, with `score` if there is one.
+/// Summarizes the reader's own progress through the whole course, with `score` if there is one.
 pub fn sum(days: &[DayProgress], score: Option<String>) -> String {
-    let tasks = || days.iter().flat_map(|day| &day.tasks);
-    let passed = tasks().filter(|(_, status)| *status == Some(Status::Passed)).count();
-    let yours = days.iter().filter(|day| day.begun() && day.done() && !day.given).count();
+    let all: usize = days.iter().map(|day| day.tasks.len()).sum();
+    let own = || days.iter().filter(|day| day.begun() && !day.given);
+    let passed = |day: &DayProgress| {
+        day.tasks.iter().filter(|(_, status)| *status == Some(Status::Passed)).count()
+    };
+    let (done, tasks) = (own().filter(|day| day.done()).count(), own().map(passed).sum::<usize>());
+    let given = match days.iter().filter(|day| day.given).count() {
+        0 => String::new(),
+        given => format!(", {given} more given"),
+    };
     let score = score.map_or(String::new(), |score| format!(", {score}"));
-    format!("{yours} of {} days yours, {passed} of {} tasks{score}", days.len(), tasks().count())
+    format!("{done} of {} days done{given}, {tasks} of {all} tasks{score}", days.len())
 }
 
 /// Returns the next step, with its command.

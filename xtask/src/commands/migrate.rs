@@ -36,7 +36,11 @@ pub fn run(repo: &Repo, args: &Migrate) -> Result<ExitCode> {
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     let kept = backup::keep(repo, &files).map_err(|e| anyhow!("{e:#}; nothing was changed"))?;
     for (day, migration) in &old {
-        backup::write(&repo.root.join(day.src()), migration.text.as_bytes())?;
+        let (before, now) = (migration.before.as_bytes(), migration.text.as_bytes());
+        if !backup::replace_if(repo, &day.src(), Some(before), now)? {
+            say!("day {}: you have just saved it, so it stays; try again", day.number);
+            continue;
+        }
         let now = |(old, new): &(&str, &str)| format!("{old} is now {new}");
         let mut words: Vec<String> = migration.renamed.iter().map(now).collect();
         if !migration.added.is_empty() {

@@ -64,9 +64,6 @@ pub enum Command {
     /// Bring days that you began before an update up to it
     #[command(hide = true)] // what it's for is said where it's needed
     Migrate(migrate::Migrate),
-    /// Play a game: find the one mistake in an engine from its output
-    #[command(disable_help_flag = true)]
-    Hunt(PassedOn),
     /// List the models on this machine, with their sizes
     Models,
     /// Show that the checks catch and name every known mistake
@@ -116,7 +113,6 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Start(args) => reset::start(&repo, &args),
         Command::Update(args) => update::run(&repo, &args),
         Command::Migrate(args) => migrate::run(&repo, &args),
-        Command::Hunt(PassedOn { args }) => tool(&repo, "hunt", args),
         Command::Models => run_engine::run(&repo, &run_engine::MODELS, &[]),
         Command::Mistakes(PassedOn { args }) => tool(&repo, "mistakes", args),
         Command::Explain(args) => explain::run(&repo, &args),

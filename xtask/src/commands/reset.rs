@@ -63,10 +63,15 @@ pub fn start(repo: &Repo, args: &Start) -> Result<ExitCode> {
     let day = repo.day(&args.day)?;
     for earlier in repo.days.iter().filter(|other| other.number < day.number) {
         let (path, number) = (earlier.src(), earlier.number);
+        let before = repo.root.join(&path).exists().then(|| repo.read_bytes(&path)).transpose()?;
         match repo.progress(earlier)? {
             Progress::Stub | Progress::Missing => {
-                backup::write(&repo.root.join(&path), given(repo, earlier)?.as_bytes())?;
-                say!("day {number}: given, the reference's code is in {path}");
+                let text = given(repo, earlier)?;
+                if backup::replace_if(repo, &path, before.as_deref(), text.as_bytes())? {
+                    say!("day {number}: given, the reference's code is in {path}");
+                } else {
+                    say!("day {number}: you have just saved {path}, so it stays as it is");
+                }
             }
             Progress::Begun(left) if left.is_empty() => say!("day {number}: yours, unchanged"),
             Progress::Begun(left) => {

@@ -18,6 +18,7 @@ Builds and runs a program with the days you've written
       --solution mine  your code for every day, written or not
       --solution ref   the reference for every day
       --mine DAYS      your code for exactly these days, such as 1,3; the reference for all others
+      --accelerate     on a Mac, matrix products by Apple's Accelerate on the CPU
       --               pass everything that follows to the program
 
 All other flags go to the program:
@@ -44,6 +45,7 @@ pub const MODELS: Start = Start { program: &ENGINE, flag: Some("--models") };
 struct Flags {
     solution: Option<String>,
     mine: Option<String>,
+    accelerate: bool,
     help: bool,
     rest: Vec<OsString>,
 }
@@ -60,6 +62,7 @@ impl Flags {
             match name {
                 "--" => flags.rest.extend(args.by_ref().cloned()),
                 "--help" | "-h" => flags.help = true,
+                "--accelerate" => flags.accelerate = true,
                 "--solution" | "--mine" => {
                     let next = || args.next().map(|next| next.to_string_lossy().into_owned());
                     let Some(value) = value.or_else(next) else {
@@ -127,8 +130,12 @@ impl Flags {
     fn features(&self, repo: &Repo) -> Result<Vec<&'static str>> {
         let device = self.value("--device");
         let device = device.map(|device| host::device_feature(&device)).transpose()?.flatten();
+        if self.accelerate && !cfg!(target_os = "macos") {
+            return Err(usage("--accelerate needs macOS: leave it out"));
+        }
+        let accelerate = self.accelerate.then_some("accelerate");
         let network = self.needs_network(repo).then_some("hub");
-        Ok(device.into_iter().chain(network).collect())
+        Ok(device.into_iter().chain(accelerate).chain(network).collect())
     }
 }
 
@@ -143,6 +150,7 @@ pub fn run(repo: &Repo, start: &Start, args: &[OsString]) -> Result<ExitCode> {
     if flags.help {
         say!("{FLAGS}");
     }
+    let first = !cargo::target_dir(repo).join("debug").join(program.name).exists();
     let said = format!("Building and starting {} …", program.name);
     let programs = match engine::build(repo, program, &mix, &flags.features(repo)?, &said)? {
         Built::Done(programs) => programs,
@@ -163,6 +171,9 @@ pub fn run(repo: &Repo, start: &Start, args: &[OsString]) -> Result<ExitCode> {
         command.arg("--help");
     } else {
         command.args(start.flag).args(&flags.rest);
+        if first && cfg!(target_os = "macos") && flags.value("--device").is_none() {
+            note!("[this runs on the CPU; --device metal is the Mac's GPU]");
+        }
         if !mix.open.is_empty() {
             let noun = if mix.open.len() == 1 { "task" } else { "tasks" };
             note!(

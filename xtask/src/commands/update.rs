@@ -5,18 +5,23 @@
 //! course changed a day, the reader's file wins. A day that the reader hasn't started becomes the
 //! new stub. [`git`] defines the driver. Without it, or with `git pull --rebase` or `--autostash`,
 //! git would drop the reader's changes.
+//!
+//! The reader may save at any moment, so git never writes a day here: it merges in a folder of its
+//! own and then brings all other files up to date. Days are replaced one by one, each only if it is
+//! still what the reader had not begun.
 
 use crate::backup::{self, is_day};
 use crate::commands::diff::changed_lines;
 use crate::commands::migrate;
-use crate::git::{git, paths};
+use crate::git::{self, git, git_in, paths};
 use crate::say;
 use crate::term::{paint, Color};
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use candecode_course::{stubs, Day, Progress, Repo};
 use clap::Args;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The ref for the fetched course. `FETCH_HEAD` isn't safe, because any other fetch overwrites it,
@@ -34,14 +39,13 @@ pub struct Update {
     branch: String,
 }
 
-/// Copies and commits the reader's days, merges the course, and restores any day the merge changed.
+/// Copies and commits the reader's days, and merges the course.
 ///
 /// # Errors
 /// If files of the course have local changes, or git can't fetch or merge. The message has the
 /// details.
 pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     ensure_ready(repo)?;
-    let begun = begun(repo)?;
     let upstream = git(repo, &["remote", "get-url", "upstream"]).is_ok();
     let usual = if upstream { "upstream" } else { "origin" };
     let remote = args.remote.as_deref().unwrap_or(usual);
@@ -61,12 +65,17 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
         )
     })?;
     ensure_nothing_in_the_way(repo, &base)?;
-    let files: Vec<String> = begun.iter().map(|(day, _)| day.src()).collect();
+    let begun = begun(repo)?;
+    let files: Vec<String> = begun.iter().map(Day::src).collect();
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     let copies = if files.is_empty() { None } else { Some(backup::keep(repo, &files)?) };
     commit_days(repo, "My days, before an update")
         .context("nothing was changed; `git status` shows what git hasn't finished")?;
-    merge(repo, &begun)?;
+    let head = git(repo, &["rev-parse", "HEAD"])?;
+    let merged = merge(repo, &head)
+        .map_err(|e| anyhow!("{e:#}\nThe course and your days are unchanged."))?;
+    go_to(repo, &head, &merged)?;
+    commit_days(repo, "My days, after an update")?;
 
     say!("{}", paint(Color::Bold, &format!("Updated the course from {remote}. What's new:")));
     let range = format!("{base}..{COURSE}");
@@ -109,7 +118,7 @@ fn ensure_ready(repo: &Repo) -> Result<()> {
 /// the reader's file, a merge would overwrite it.
 fn ensure_nothing_in_the_way(repo: &Repo, base: &str) -> Result<()> {
     let new = ["diff", "--name-only", "--no-renames", "--diff-filter=A", "-z", base, COURSE];
-    for path in paths(repo, &new)? {
+    for path in paths(&repo.root, &new)? {
         let blocks = |place: &&Path| {
             let there = fs::symlink_metadata(repo.root.join(place));
             there.is_ok_and(|meta| *place == Path::new(&path) || !meta.is_dir())
@@ -125,19 +134,14 @@ fn ensure_nothing_in_the_way(repo: &Repo, base: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns all days the reader has started, with their contents.
-fn begun(repo: &Repo) -> Result<Vec<(Day, Vec<u8>)>> {
+/// Returns all days the reader has started.
+fn begun(repo: &Repo) -> Result<Vec<Day>> {
     let mut begun = Vec::new();
     for day in &repo.days {
         match repo.progress(day)? {
-            Progress::Missing => bail!(
-                "{} is missing: restore the stub with `cargo xtask reset day{}`, then try again; \
-                 nothing was changed",
-                day.src(),
-                day.number
-            ),
+            Progress::Missing => bail!("{}; nothing was changed", repo.missing(day)),
             Progress::Stub => {}
-            Progress::Begun(_) => begun.push((day.clone(), repo.read_bytes(&day.src())?)),
+            Progress::Begun(_) => begun.push(day.clone()),
         }
     }
     Ok(begun)
@@ -145,7 +149,7 @@ fn begun(repo: &Repo) -> Result<Vec<(Day, Vec<u8>)>> {
 
 /// Returns the tracked files that differ from HEAD, staged or not.
 fn changed_files(repo: &Repo) -> Result<Vec<String>> {
-    paths(repo, &["diff", "--name-only", "--no-renames", "-z", "HEAD"])
+    paths(&repo.root, &["diff", "--name-only", "--no-renames", "-z", "HEAD"])
 }
 
 /// Commits the days that differ from HEAD.
@@ -160,48 +164,140 @@ fn commit_days(repo: &Repo, message: &str) -> Result<()> {
     git(repo, &commit).map(drop)
 }
 
-/// Merges the course. If only days conflict, for example after a rename, the reader's versions win.
-fn merge(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
-    let flags = ["--quiet", "--no-edit", "--no-verify", "--ff", "--commit", "--no-squash"];
-    let merged = git(repo, &[&["merge"], &flags[..], &["--strategy=recursive", COURSE]].concat());
-    let conflicts = paths(repo, &["diff", "--name-only", "--diff-filter=U", "-z"])?;
-    if let Err(problem) = merged {
-        let others: Vec<_> = conflicts.iter().filter(|path| !is_day(path)).cloned().collect();
-        if conflicts.is_empty() || !others.is_empty() {
-            let _ = git(repo, &["merge", "--abort"]);
-            put_back(repo, begun)?;
-            ensure!(!others.is_empty(), "{problem:#}\nThe course and your days are unchanged.");
-            bail!(
-                "you and the course changed the same files: {}\nThe course and your days are \
-                 unchanged. Undo your commits to these files, then try again",
-                others.join(", ")
-            );
-        }
-    }
-    put_back(repo, begun)?;
-    if !conflicts.is_empty() {
-        let conflicts: Vec<&str> = conflicts.iter().map(String::as_str).collect();
-        git(repo, &[&["add", "--all", "--"], &conflicts[..]].concat())?;
-        git(repo, &["commit", "--quiet", "--no-verify", "--no-edit"])?;
-    }
-    commit_days(repo, "My days, after an update")?;
-    let there = git(repo, &["merge-base", "--is-ancestor", COURSE, "HEAD"]);
-    there.map(drop).context("git merged nothing; your days are unchanged")
+/// A folder in which git works without the reader's files. Removed on drop.
+struct MergeDir<'a> {
+    repo: &'a Repo,
+    path: PathBuf,
 }
 
-/// Restores each of the reader's days that the merge changed, which shouldn't happen with the
-/// driver `ours`. Moves a day that the course has renamed to its new name.
-fn put_back(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
-    let course = Repo::open(&repo.root)?;
-    for (day, bytes) in begun {
-        let renamed = course.days.iter().find(|new| new.number == day.number);
-        let path = renamed.unwrap_or(day).src();
-        if fs::read(repo.root.join(&path)).ok().as_ref() != Some(bytes) {
-            backup::write(&repo.root.join(&path), bytes)?;
+impl MergeDir<'_> {
+    fn new<'a>(repo: &'a Repo, head: &str) -> Result<MergeDir<'a>> {
+        let dir = MergeDir { repo, path: repo.root.join(".candecode/merge") };
+        dir.remove(); // an interrupted update may have left it
+        let path = dir.path.display().to_string();
+        // Git writes only the files that the merge changes.
+        git(repo, &["worktree", "add", "--quiet", "--no-checkout", "--detach", &path, head])?;
+        git_in(&dir.path, &["read-tree", head])?;
+        Ok(dir)
+    }
+
+    fn remove(&self) {
+        let _ = fs::remove_dir_all(&self.path);
+        let _ = git(self.repo, &["worktree", "prune"]);
+    }
+}
+
+impl Drop for MergeDir<'_> {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// Merges the course with the reader's commits, and returns the commit. If only days conflict, for
+/// example after a rename, the reader's versions win.
+fn merge(repo: &Repo, head: &str) -> Result<String> {
+    if git(repo, &["merge-base", "--is-ancestor", head, COURSE]).is_ok() {
+        return git(repo, &["rev-parse", COURSE]);
+    }
+    let dir = MergeDir::new(repo, head)?;
+    let flags = ["--no-ff", "--no-commit", "--no-squash", "--no-verify-signatures"];
+    let merged = [&["merge", "--quiet", "--strategy=recursive"], &flags[..], &[COURSE]].concat();
+    let merged = git_in(&dir.path, &merged);
+    let conflicts = paths(&dir.path, &["diff", "--name-only", "--diff-filter=U", "-z"])?;
+    let others: Vec<_> = conflicts.iter().filter(|path| !is_day(path)).cloned().collect();
+    ensure!(
+        others.is_empty(),
+        "you and the course changed the same files: {}\nUndo your commits to these files, then try \
+         again",
+        others.join(", ")
+    );
+    if conflicts.is_empty() {
+        merged?;
+    }
+    let (mine, theirs) = (days_of(repo, head)?, days_of(repo, COURSE)?);
+    for path in &conflicts {
+        let number = |path: &String| Day::from_src(path).map(|day| day.number);
+        let renamed = theirs.keys().find(|new| number(new) == number(path));
+        set_index(&dir.path, path, None)?;
+        match mine.get(path) {
+            Some(entry) => set_index(&dir.path, renamed.unwrap_or(path), Some(entry))?,
+            None => set_index(&dir.path, path, theirs.get(path))?,
         }
-        if path != day.src() {
-            say!("The course renamed day {}'s file to {path}, so yours moved there.", day.number);
-            let _ = fs::remove_file(repo.root.join(day.src()));
+    }
+    git_in(&dir.path, &["commit", "--quiet", "--no-verify", "--no-edit"])?;
+    git_in(&dir.path, &["rev-parse", "HEAD"])
+}
+
+/// Returns the days of a commit: their paths, with git's mode and hash of their content.
+fn days_of(repo: &Repo, commit: &str) -> Result<BTreeMap<String, String>> {
+    let entry = |line: &String| {
+        let (about, path) = line.split_once('\t')?;
+        let mut about = about.split(' ');
+        let (mode, hash) = (about.next()?, about.nth(1)?);
+        is_day(path).then(|| (path.to_string(), format!("{mode},{hash}")))
+    };
+    let lines = paths(&repo.root, &["ls-tree", "-z", commit, "src/"])?;
+    Ok(lines.iter().filter_map(entry).collect())
+}
+
+/// Sets what git's index holds for a path, without touching the file.
+fn set_index(dir: &Path, path: &str, entry: Option<&String>) -> Result<()> {
+    let arguments = match entry {
+        Some(entry) => ["--add", "--cacheinfo", &format!("{entry},{path}")].map(String::from),
+        None => ["--force-remove", "--", path].map(String::from),
+    };
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    git_in(dir, &[&["update-index"], &arguments[..]].concat()).map(drop)
+}
+
+/// Moves the reader's branch and files from one commit to the next.
+fn go_to(repo: &Repo, head: &str, next: &str) -> Result<()> {
+    let (old, new) = (days_of(repo, head)?, days_of(repo, next)?);
+    let differs = |path: &&String| old.get(*path) != new.get(*path);
+    let changed: BTreeSet<&String> = old.keys().chain(new.keys()).filter(differs).collect();
+
+    // Everything but the days, which git leaves as they are.
+    let dir = MergeDir::new(repo, next)?;
+    for path in &changed {
+        set_index(&dir.path, path, old.get(*path))?;
+    }
+    let others = git_in(&dir.path, &["write-tree"])?;
+    let _ = git(repo, &["update-index", "-q", "--refresh"]);
+    git(repo, &["read-tree", "-m", "-u", head, &others])
+        .context("the course and your days are unchanged")?;
+    git(repo, &["update-ref", "-m", "cargo xtask update", "HEAD", next, head])
+        .inspect_err(|_| drop(git(repo, &["read-tree", "-m", "-u", &others, head])))
+        .context("the course and your days are unchanged")?;
+    for path in &changed {
+        set_index(&repo.root, path, new.get(*path))?;
+    }
+
+    let is_new = |path: &&String| !old.contains_key(*path);
+    let gone = old.iter().filter(|(path, _)| !new.contains_key(*path));
+    let moved: BTreeMap<&String, &String> = gone
+        .filter_map(|(path, entry)| {
+            Some((path, new.keys().filter(is_new).find(|to| new[*to] == *entry)?))
+        })
+        .collect();
+    let content = |commit: &str, path: &str| {
+        git::bytes(&repo.root, &["cat-file", "--filters", &format!("{commit}:{path}")])
+    };
+    for path in changed {
+        if let Some(to) = moved.get(path) {
+            fs::rename(repo.root.join(path), repo.root.join(to)).with_context(|| path.clone())?;
+            say!("The course renamed {path} to {to}, so yours moved there.");
+            continue;
+        }
+        if moved.values().any(|to| *to == path) {
+            continue;
+        }
+        let before = old.get(path).map(|_| content(head, path)).transpose()?;
+        let is_done = match (&before, new.get(path)) {
+            (Some(before), None) => backup::remove_if(repo, path, before)?,
+            _ => backup::replace_if(repo, path, before.as_deref(), &content(next, path)?)?,
+        };
+        if !is_done {
+            say!("You saved {path} during the update, so it stays as it is.");
         }
     }
     Ok(())
@@ -209,9 +305,9 @@ fn put_back(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
 
 /// Lists the lines that changed in the stubs of days the reader has started. The reader's files
 /// still have the old lines.
-fn tell_changes(repo: &Repo, begun: &[(Day, Vec<u8>)], base: &str) -> Result<()> {
+fn tell_changes(repo: &Repo, begun: &[Day], base: &str) -> Result<()> {
     let course = Repo::open(&repo.root)?;
-    for (day, _) in begun {
+    for day in begun {
         let Some(new) = course.days.iter().find(|new| new.number == day.number) else {
             say!("The course no longer has a day {}; yours stays in {}.", day.number, day.src());
             continue;

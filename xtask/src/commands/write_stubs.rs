@@ -39,8 +39,12 @@ pub fn run(repo: &Repo, args: &Stubs) -> Result<ExitCode> {
         let text = current(repo, day)?;
         if text.as_ref().is_some_and(|text| same(text, &stub)) {
             say!("unchanged {path}");
-        } else if text.is_none_or(|text| ours(repo, day, &text)) {
-            backup::write(&repo.root.join(&path), stub.as_bytes())?;
+        } else if text.as_ref().is_none_or(|text| ours(repo, day, text)) {
+            let before = text.as_ref().map(String::as_bytes);
+            if !backup::replace_if(repo, &path, before, stub.as_bytes())? {
+                say!("kept      {path}: you have just saved it");
+                continue;
+            }
             say!("wrote     {path}");
         } else if args.force {
             let date = backup::replace(repo, &path, stub.as_bytes())?.unwrap_or_default();

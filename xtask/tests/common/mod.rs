@@ -1,6 +1,6 @@
-//! A course of two days without dependencies, in a directory of its own: it builds in a second.
+//! A course of two days without dependencies, in a temporary directory. It builds in a second.
 
-#![allow(dead_code)] // each test program uses its part
+#![allow(dead_code)] // no test program uses everything
 
 use std::fs;
 use std::io::{Read, Write};
@@ -152,7 +152,7 @@ fn helper() -> u32 {
 // </solution>
 ";
 
-/// The check programs' protocol, as small as can be. A check returns a status and a message.
+/// A minimal version of the check programs' protocol. A check returns a status and a message.
 pub const FRAME: &str = r###"
 #[allow(unused_macros)]
 macro_rules! checks {
@@ -222,13 +222,13 @@ fn is_even() -> Outcome { right(day01_two::two() % 2 == 0) }
 fn is_four() -> Outcome { right(day01_two::four() == 4) }
 "#;
 
-/// A repository that is removed when dropped.
+/// A small course in a temporary directory. Removed on drop.
 pub struct Fake {
     pub root: PathBuf,
 }
 
 impl Fake {
-    /// With stubs in `src/`, and a target directory that looks as if candle were built.
+    /// Creates a course with stubs in `src/`, whose first build is over.
     pub fn new() -> Fake {
         let fake = Fake { root: fresh_dir() };
         fake.write("Cargo.toml", MANIFEST);
@@ -241,7 +241,7 @@ impl Fake {
         fake.write("tests/Cargo.toml", CHECKS);
         fake.write("tests/day00_one/checks.rs", &format!("{FRAME}{CHECKS0}"));
         fake.write("tests/day01_two/checks.rs", &format!("{FRAME}{CHECKS1}"));
-        fake.write("target/debug/deps/libcandle_core-0.rlib", "");
+        fake.write("target/candecode/built", "");
         let repo = candecode_course::Repo::open(&fake.root).unwrap();
         for day in &repo.days {
             let stub = repo.stub(day).unwrap();
@@ -251,12 +251,20 @@ impl Fake {
         fake
     }
 
-    /// A git clone of a course that is one.
+    /// Clones a course that is a git repository.
     pub fn clone(upstream: &Fake) -> Fake {
         let fake = Fake { root: fresh_dir() };
         upstream.git(&["clone", "-q", ".", &fake.root.display().to_string()]);
         fake.git(&["remote", "set-url", "origin", &upstream.root.display().to_string()]);
-        fake.write("target/debug/deps/libcandle_core-0.rlib", "");
+        fake.write("target/candecode/built", "");
+        fake
+    }
+
+    /// Copies a course with all of its files.
+    pub fn copy(&self) -> Fake {
+        let fake = Fake { root: fresh_dir() };
+        let copied = Command::new("cp").arg("-r").args([&self.root, &fake.root]).status();
+        assert!(copied.unwrap().success());
         fake
     }
 
@@ -273,7 +281,7 @@ impl Fake {
         fs::write(self.path(file), text).unwrap();
     }
 
-    /// Puts the reader's own version of a day into `src/`.
+    /// Writes an edited reference to `src/`, as the reader's version of a day.
     pub fn solve(&self, file: &str, edit: impl Fn(String) -> String) {
         let source = self.read(&format!("solutions/{file}"));
         self.write(&format!("src/{file}"), &edit(source));
@@ -293,7 +301,7 @@ impl Fake {
         self.command(args).output().unwrap()
     }
 
-    /// Standard output, standard error and exit code.
+    /// Runs the runner and returns its standard output, standard error and exit code.
     pub fn say(&self, args: &[&str]) -> (String, String, i32) {
         texts(self.xtask(args))
     }
@@ -302,7 +310,7 @@ impl Fake {
         self.git_says(args);
     }
 
-    /// What git prints, without the line's end.
+    /// Runs git and returns its output without the final newline.
     pub fn git_says(&self, args: &[&str]) -> String {
         let run = Command::new("git")
             .args(["-c", "user.name=a", "-c", "user.email=a@b"])
@@ -315,7 +323,7 @@ impl Fake {
     }
 }
 
-/// A directory that nothing has yet.
+/// Returns the path of a directory that doesn't exist yet.
 fn fresh_dir() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -328,8 +336,7 @@ impl Drop for Fake {
     }
 }
 
-/// A line of shell that runs, in which `$XTASK` is the runner: what it prints is waited for, and
-/// lines are typed into it.
+/// A running shell command. A test waits for its output, and types lines.
 #[cfg(unix)]
 pub struct Session {
     child: Child,
@@ -339,12 +346,12 @@ pub struct Session {
 
 #[cfg(unix)]
 impl Session {
-    /// Starts `xtask LINE` in a course.
+    /// Runs the runner in a course, with these arguments.
     pub fn open(fake: &Fake, line: &str) -> Session {
         Session::shell(fake, &format!("exec $XTASK {line}"))
     }
 
-    /// Starts a line of shell in a course.
+    /// Runs a shell command in a course. In it, `$XTASK` is the runner.
     pub fn shell(fake: &Fake, line: &str) -> Session {
         let mut command = Command::new("sh");
         command
@@ -367,7 +374,7 @@ impl Session {
         Session { child, chunks, seen: Vec::new() }
     }
 
-    /// Waits for a text, and returns what came before it. Only a failure takes all of the time.
+    /// Waits until a text is printed, for two minutes at most. Returns the output before it.
     pub fn sees(&mut self, text: &str) -> String {
         loop {
             let mut windows = self.seen.windows(text.len());
@@ -390,12 +397,12 @@ impl Session {
         stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// Ctrl-C, as far as the runner itself sees it.
+    /// Sends the signal of Ctrl-C to the runner alone.
     pub fn interrupt(&mut self) {
         let _ = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
     }
 
-    /// Waits for the end, and returns the exit code; -1 after a signal.
+    /// Waits until the command ends. Returns its exit code, or -1 if a signal ended it.
     pub fn ends(mut self) -> i32 {
         drop(self.child.stdin.take());
         for _ in 0..6000 {
@@ -405,19 +412,19 @@ impl Session {
             std::thread::sleep(Duration::from_millis(20));
         }
         let _ = self.child.kill();
-        panic!("it does not end");
+        panic!("the command doesn't end");
     }
 }
 
-/// Makes this process handle Ctrl-C. A shell has its background jobs ignore it, and what they start
-/// would ignore it, too; a signal that is handled has its default effect again in a new program.
+/// Makes this process handle Ctrl-C. In a background job of a shell, Ctrl-C is ignored, and child
+/// processes inherit that. A handled signal has its default effect in a child process.
 #[cfg(unix)]
 fn hears_ctrl_c() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| ctrlc::set_handler(|| std::process::exit(130)).unwrap());
 }
 
-/// A watch that a test has seen enough of must not outlive it.
+/// Ends a watch with its test.
 #[cfg(unix)]
 impl Drop for Session {
     fn drop(&mut self) {
@@ -431,7 +438,7 @@ pub fn texts(output: Output) -> (String, String, i32) {
     (text(output.stdout), text(output.stderr), output.status.code().unwrap_or(-1))
 }
 
-/// All files below a directory, as relative paths.
+/// Returns all files in a directory and below.
 pub fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {

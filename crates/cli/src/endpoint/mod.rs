@@ -26,7 +26,7 @@ pub fn run(args: &Args, address: &str) -> Result<u8> {
 
     let client = Client::new(address, args.api_key.as_deref())?;
     if args.models {
-        for server in client.models()?.unwrap_or_default() {
+        for server in client.models()? {
             show(&format!("{}\n", shown(&server.model)))?;
         }
         return Ok(0);

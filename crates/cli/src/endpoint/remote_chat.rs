@@ -1,7 +1,7 @@
 //! `chat --endpoint`: this side stores the conversation and sends all of it with every line.
 
 use crate::chat_terminal::{Answered, Partner};
-use crate::endpoint::remote_text::receive;
+use crate::endpoint::remote_text::{ending, receive, LENGTH};
 use crate::flags::Args;
 use anyhow::Result;
 use candecode::kit::SamplingParams;
@@ -60,18 +60,23 @@ impl Partner for RemoteChat<'_> {
         let what = What::Chat { messages: &messages, settings: &self.settings };
         let request = Request { server: self.server, params: self.params, what };
         let mut received = receive(self.client, &request, on_text)?;
+        if let Some(error) = received.failed {
+            return Err(error);
+        }
         let text = received.texts.pop().unwrap_or_default();
         if received.stopped && text.text.is_empty() {
             // There is no answer to keep, so the conversation stays as it was.
             return Ok(Answered { note: Some("stopped".into()), stats: received.stats });
         }
-        let cut = text.finish_reason.as_deref() == Some("length");
-        let note = match () {
-            () if received.stopped => Some("stopped; what was said stays"),
-            () if cut => Some("cut: --max-new-tokens N allows more, up to the server's context"),
-            () => None,
+        let reason = text.finish_reason.as_deref();
+        let note = match reason {
+            _ if received.stopped => Some("stopped; what was said stays".into()),
+            Some(reason) if LENGTH.contains(&reason) => {
+                Some("cut: --max-new-tokens N allows more, up to the server's context".into())
+            }
+            reason => ending(reason),
         };
         self.turns.extend([asked, json!({"role": "assistant", "content": text.text})]);
-        Ok(Answered { note: note.map(str::to_string), stats: received.stats })
+        Ok(Answered { note, stats: received.stats })
     }
 }

@@ -5,7 +5,7 @@ use crate::interrupt;
 use crate::output::{show, show_text};
 use crate::plan::prompt_texts;
 use anyhow::{ensure, Result};
-use candecode::kit::error::usage;
+use candecode::kit::error::{quoted, usage};
 use candecode::kit::note::note;
 use candecode::kit::SamplingParams;
 use candecode_remote::endpoint::{Client, Event, Prompt, Request, Server, What};
@@ -41,7 +41,21 @@ pub struct Received {
     pub stats: String,
     /// Whether Ctrl-C ended the request.
     pub stopped: bool,
+    /// Why the response isn't complete, if the server rejects the request, reports an error, or
+    /// ends the stream early.
+    pub failed: Option<anyhow::Error>,
 }
+
+/// Describes how a text ended, unless it's complete or has as many tokens as were requested. The
+/// reasons are those of OpenAI's protocol, and the words for them that other servers use.
+pub fn ending(reason: Option<&str>) -> Option<String> {
+    let usual = ["stop", "eos", "eos_token", "end_turn", "stop_sequence"];
+    let reason = reason.filter(|reason| !usual.contains(reason) && !LENGTH.contains(reason))?;
+    Some(format!("the server ended the text early: its finish_reason is {}", quoted(reason)))
+}
+
+/// Finish reasons of a text that has as many tokens as were requested.
+pub const LENGTH: &[&str] = &["length", "max_tokens", "model_length"];
 
 /// Returns the prompts set by flags.
 ///
@@ -98,11 +112,20 @@ pub fn run(
         }
         let received = received?;
         for (i, text) in received.texts.iter().enumerate() {
+            if received.failed.is_some() && text.text.is_empty() {
+                continue;
+            }
             if json {
                 show(&(serde_json::to_string(text)? + "\n"))?;
             } else if !begun {
                 show_text(&format!("{}{echo}{}\n", gap(i), text.text))?;
             }
+            if let Some(ending) = ending(text.finish_reason.as_deref()) {
+                note!("note: {ending}");
+            }
+        }
+        if let Some(error) = received.failed {
+            return Err(error);
         }
         if args.stats {
             note!("{}", received.stats);
@@ -118,7 +141,7 @@ pub fn run(
 /// Ctrl-C ends the response.
 ///
 /// # Errors
-/// If the server rejects the request, reports an error, or ends the stream early.
+/// If `on_text` fails.
 pub fn receive(
     client: &Client,
     request: &Request<'_>,
@@ -126,10 +149,17 @@ pub fn receive(
 ) -> Result<Received> {
     let (began, n) = (Instant::now(), request.n());
     let mut texts = vec![RemoteText::default(); n];
-    let (mut first, mut usage) = (None, None);
+    let (mut first, mut usage, mut failed) = (None, None, None);
     let mut events = client.ask(request, interrupt::asked);
     for event in events.by_ref() {
-        match event? {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        };
+        match event {
             Event::Text { at, text } => {
                 first.get_or_insert_with(|| began.elapsed().as_secs_f64());
                 texts[at].text.push_str(&text);
@@ -164,5 +194,5 @@ pub fn receive(
         }
         None => format!("{first}, done after {:.2} s", prefill_s + decode_s),
     };
-    Ok(Received { texts, stats, stopped })
+    Ok(Received { texts, stats, stopped, failed })
 }

@@ -13,6 +13,7 @@ use candecode_engine::operations::plain;
 use candecode_engine::{load_model, requests, CacheKind};
 use candecode_testing::{refused, story, Folder, Random};
 use candle_core::{DType, Device};
+use clap::error::ErrorKind;
 use serde_json::json;
 
 fn tokenizer() -> Tokenizer {
@@ -62,8 +63,6 @@ fn any_sampling_flag_alone_turns_sampling_on() {
         assert_eq!(params(&flags), want, "{flags:?}");
     }
     assert_eq!(params(&["--temperature", "0"]), SamplingParams::default());
-    let both = plan::plan(&args(&["--temperature", "0", "--top-k", "5"]), 1);
-    refused(both, &["--temperature 0 means greedy"]);
 }
 
 #[test]
@@ -91,33 +90,11 @@ fn the_lowest_day_that_supports_the_flags_runs() {
         assert_eq!(got, (day, rows), "{flags:?} and {prompts} prompts");
     }
     for (flags, prompts, says) in [
-        (&["--loop", "day6", "--stop", "x"][..], 1, "--loop day6 can't take --stop; day 10's loop"),
-        (&["--loop", "day6", "--logit-bias", "5=1"], 1, "day6 can't take --logit-bias"),
-        (&["--loop", "day6", "--repetition-penalty", "1.5"], 1, "take --repetition-penalty"),
-        (
-            &["--loop", "day7", "--top-k", "9", "--num-return-sequences", "2"],
-            1,
-            "--loop day7 can't take --num-return-sequences; day 12's loop can",
-        ),
-        (&["--loop", "day10", "--no-cache"], 1, "day10 can't take --no-cache; day 7's loop can"),
-        (&["--loop", "day21", "--no-cache"], 1, "day21 can't take --no-cache; day 7's loop can"),
-        (&["--loop", "day21", "--no-cache"], 2, "day21 can't take --no-cache; day 12's loop can"),
-        (&["--loop", "day13"], 1, "day13 needs --draft-model, --draft-ngram or --draft-table"),
-        (&["--loop", "day24"], 1, "day24 needs --draft-tree or --medusa"),
-        (&["--loop", "day15", "--num-beams", "2"], 1, "day15 can't take --num-beams; day 11's"),
+        (&["--loop", "day10", "--no-cache"][..], 1, "day 7's loop can"),
+        (&["--loop", "day21", "--no-cache"], 2, "day 12's loop can"),
+        (&["--loop", "day24"], 1, "--draft-tree or --medusa"),
         // No loop takes both.
-        (
-            &["--past-context", "window"],
-            2,
-            "--past-context window cannot be used with several prompts, because day 12's loop \
-             can't take it; leave one of them out",
-        ),
-        (
-            &["--loop", "day13", "--draft-ngram", "--cache", "sliding"],
-            1,
-            "--cache sliding cannot be used with --draft-ngram, because day 13's loop can't take \
-             it: beams, batches and drafts need the earlier positions",
-        ),
+        (&["--past-context", "window"], 2, "for one prompt at a time"),
     ] {
         refused(plan::plan(&args(flags), prompts), &[says]);
     }
@@ -131,6 +108,15 @@ fn each_loop_refuses_the_flags_that_it_cannot_take_and_names_them() {
         ("--top-k 5", "--top-k", Ability::Sampling),
         ("--top-k 5 --rng torch", "--rng torch", Ability::TorchStream),
         ("--stop x", "--stop", Ability::Processors),
+        ("--stop-token-ids 5", "--stop-token-ids", Ability::Processors),
+        ("--logit-bias 5=1", "--logit-bias", Ability::Processors),
+        ("--repetition-penalty 1.5", "--repetition-penalty", Ability::Processors),
+        ("--presence-penalty 1", "--presence-penalty", Ability::Processors),
+        ("--no-repeat-ngram 2", "--no-repeat-ngram", Ability::Processors),
+        ("--min-new-tokens 2", "--min-new-tokens", Ability::Processors),
+        ("--block x", "--block", Ability::Processors),
+        ("--block-ids 5", "--block-ids", Ability::Processors),
+        ("--allow-regex x", "--allow-regex", Ability::Processors),
         ("--top-logprobs 2", "--top-logprobs", Ability::TopLogprobs),
         ("--past-context window", "--past-context window", Ability::Window),
         ("--max-batch-tokens 4096", "--max-batch-tokens", Ability::BatchLimit),
@@ -193,9 +179,7 @@ fn loops_have_unique_days_and_are_listed_in_messages() {
 
 #[test]
 fn flags_are_read() {
-    let read = |line: &str| {
-        Args::read(std::iter::once("candecode").chain(line.split(' '))).map_err(|e| e.to_string())
-    };
+    let read = |line: &str| Args::read(std::iter::once("candecode").chain(line.split(' ')));
     let args = read(
         "--prompt-ids 5,9,77 --rng torch --seed 18446744073709551615 --top-k 4 --cache sliding \
          --stop a --stop b --block x y --format json --draft-ngram",
@@ -215,51 +199,123 @@ fn flags_are_read() {
     assert_eq!((args.num_beams(), args.early_stopping), (2, EarlyStopping::Never));
     assert_eq!((args.length_penalty, args.day_loop.unwrap().day), (Some(-0.5), 11));
     assert_eq!(args.prompt, ["-5"]);
-    for clash in [
-        "--prompt-ids 1",
-        "--prompt-file b",
-        "--chat",
-        "--models",
-        "--no-cache --cache static",
-        "--draft-model b --draft-ngram 2",
-        "--draft-table b --draft-ngram 2",
-        "--draft-table b --draft-model c",
-        "--draft-table b --count-ngrams c",
-        "--draft-ngram --num-beams 2",
-        "--draft-model b --num-return-sequences 2",
-        "--num-beams 2 --temperature 1",
-        "--top-logprobs 2 --num-beams 2",
-        "--quantize q8_0 --dtype f32",
-        "--endpoint http://a --no-cache",
-        "--endpoint http://a --block b",
-        "--endpoint http://a --num-beams 2",
+    let clashes = [
+        "-p a --prompt-file b",
+        "-p a --models",
+        "-p a --no-cache --cache static",
+        "-p a --draft-model b --draft-ngram 2",
+        "-p a --draft-table b --draft-ngram 2",
+        "-p a --draft-table b --draft-model c",
+        "-p a --draft-table b --count-ngrams c",
+        "-p a --draft-model b --num-return-sequences 2",
+        "-p a --medusa --draft-ngram",
+        "-p a --draft-tree 2x1 --num-beams 2",
+        "-p a --draft-tree 2x1 --num-draft-tokens 3",
+        "-p a --num-beams 2 --temperature 1",
+        "-p a --endpoint http://a --no-cache",
+        "--chat --past-context stop",
+    ];
+    for clash in clashes {
+        let error = read(clash).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ArgumentConflict, "{clash}: {error}");
+    }
+    // Only what was typed is named.
+    for (typed, named, others) in [
+        (
+            "-p a --num-beams 16 --temperature 1.4",
+            "--temperature",
+            "--top-k --top-p --min-p --draft",
+        ),
+        (
+            "-p a --num-return-sequences 2 --draft-ngram",
+            "--draft-ngram",
+            "--draft-model --draft-table",
+        ),
+        ("-p a --medusa --draft-table b", "--draft-table", "--draft-model --draft-ngram"),
+        ("--chat --draft-ngram", "--draft-ngram", "--draft-model --draft-table"),
+        ("-p a --top-logprobs 2 --draft-model b", "--draft-model", "--draft-ngram --draft-table"),
+        ("-p a --endpoint http://a --block b", "--block", "--block-file --draft"),
     ] {
-        let error = read(&format!("-p a {clash}")).unwrap_err();
-        assert!(error.contains("cannot be used with"), "{clash}: {error}");
+        let error = read(typed).unwrap_err().to_string();
+        let error = error.split("Usage").next().unwrap_or_default();
+        assert!(error.contains("cannot be used with") && error.contains(named), "{typed}: {error}");
+        for other in others.split(' ') {
+            assert!(!error.contains(other), "{typed}: {error}");
+        }
     }
-    for clash in ["--loop day10", "--format json", "--num-beams 2", "--past-context stop"] {
-        let error = read(&format!("--chat {clash}")).unwrap_err();
-        assert!(error.contains("cannot be used with"), "{clash}: {error}");
+    for (foreign, here) in [
+        ("--loader week1", "--loop day6"),
+        ("--sampler-temp=0.5", "--temperature"),
+        ("--max_new_tokens 5", "--max-new-tokens"),
+    ] {
+        let error = read(&format!("-p a {foreign}")).unwrap_err().to_string();
+        assert!(error.contains(here), "{foreign}: {error}");
     }
-    for (alone, needs) in [
-        ("--seed 3", "--temperature"),
-        ("--rng torch", "--temperature"),
+    for (alone, needed) in [
         ("--length-penalty 2", "--num-beams"),
         ("--early-stopping never", "--num-beams"),
-        ("--num-draft-tokens 3", "--draft-model"),
         ("--max-batch-tokens 99", "--loop"),
         ("--block-whole-words", "--block"),
         ("--penalty-window 9", "--repetition-penalty"),
         ("--count-ngrams a", "--draft-table"),
+        ("--typical-acceptance", "--medusa"),
         ("--system b", "--chat"),
         ("--template story", "--chat"),
-        ("--api-key b", "--endpoint"),
     ] {
         let error = read(alone).unwrap_err();
-        assert!(error.contains("required") && error.contains(needs), "{alone}: {error}");
+        assert_eq!(error.kind(), ErrorKind::MissingRequiredArgument, "{alone}: {error}");
+        assert!(error.to_string().contains(needed), "{alone}: {error}");
     }
-    let error = read("-p a --loop daydayday10").unwrap_err();
-    assert!(error.contains("the loops are day6, day7"), "{error}");
+}
+
+#[test]
+fn values_that_a_flag_does_not_take_are_refused() {
+    let refuses = |flag: &str, value: &str| {
+        let error = Args::read(["candecode", flag, value]).unwrap_err();
+        let error = error.to_string();
+        let named = error.contains("invalid value '") && error.contains(&format!("' for '{flag} "));
+        assert!(named, "{flag} {value}: {error}");
+    };
+    for flag in [
+        "--max-new-tokens",
+        "--min-new-tokens",
+        "--no-repeat-ngram",
+        "--penalty-window",
+        "--num-beams",
+        "--num-return-sequences",
+        "--draft-ngram",
+        "--num-draft-tokens",
+        "--max-batch-tokens",
+        "--top-logprobs",
+        "--top-k",
+    ] {
+        let most = (1u64 << 32).to_string();
+        for value in ["-1", "-9223372036854775809", "1.5", "1e9", "nan", "", "x", &most] {
+            refuses(flag, value);
+        }
+        refuses(flag, "99999999999999999999");
+    }
+    for flag in ["--temperature", "--top-p", "--min-p", "--length-penalty"] {
+        let error = Args::read(["candecode", flag, "x"]).unwrap_err().to_string();
+        assert!(error.contains("must be a number"), "{flag}: {error}");
+    }
+    for (flag, values) in [
+        ("--seed", &["-2", "1.5", "x", "", "99999999999999999999"][..]),
+        ("--penalty-window", &["0"]),
+        ("--temperature", &["1e-50", "1e-300", "1e39"]),
+        ("--repetition-penalty", &["1e-46"]),
+        ("--frequency-penalty", &["-1e39"]),
+        ("--prompt-ids", &["-1", "-5", "[]", "4294967296", "5,,6"]),
+        ("--stop-token-ids", &["</s>"]),
+        ("--block-ids", &["5,", "-1", "dog", "4294967296", "[5]"]),
+        ("--logit-bias", &["5", "=1", "x=1", "-5=1", "5=", "5=NaN", "5=inf", "5=1=2"]),
+        ("--draft-tree", &["", "x", "3x", "2x-1", "1.5", "99999999999999999999"]),
+        ("--loop", &["daydayday10"]),
+    ] {
+        for value in values {
+            refuses(flag, value);
+        }
+    }
 }
 
 #[test]
@@ -369,32 +425,20 @@ fn a_request_gets_the_models_eos_and_fits_its_context() {
 
 #[test]
 fn values_that_make_no_sense_together_are_refused() {
-    for (flags, needs) in [
-        ("--seed 3 --temperature 0", "--temperature 0 means greedy decoding"),
-        ("--num-beams 2 --length-penalty nan", "must be a finite number"),
-        ("--num-beams 2 --length-penalty inf", "must be a finite number"),
+    for (flags, named) in [
+        ("--num-beams 2 --length-penalty inf", "--length-penalty"),
         (
-            "--num-beams 2 --num-return-sequences 3",
-            "--num-return-sequences is more than --num-beams",
+            "--past-context window --num-beams 2",
+            "--past-context window cannot be used with --num-beams",
         ),
-        ("--num-return-sequences 3", "would give the same text again"),
-        (
-            "--max-batch-tokens 99 --loop day12",
-            "day12 can't take --max-batch-tokens; day 15's loop",
-        ),
-        ("--past-context window --num-beams 2", "window cannot be used with --num-beams, because"),
-        ("--past-context window --cache sliding", "--cache sliding is for one prompt"),
+        ("--past-context window --cache sliding", "--cache sliding"),
         ("--num-beams 2 --cache sliding", "--cache sliding cannot be used with --num-beams"),
-        ("--draft-ngram --cache sliding", "--cache sliding cannot be used with --draft-ngram"),
-        ("--top-logprobs 2 --loop day6", "day6 can't take --top-logprobs; day 10's loop can"),
-        ("--draft-ngram --temperature 1 --rng torch", "use --rng chacha"),
-        ("--block-size 16", "need a paged cache"),
-        ("--kernels mine --dtype f16", "--kernels mine doesn't support"),
-        ("--template-date 2026-01-31", "are for chat templates"),
-        ("--min-new-tokens 9 --max-new-tokens 8", "--min-new-tokens is more than"),
+        ("--block-size 16", "--block-size"),
+        ("--template-date 2026-01-31", "--template-date"),
+        ("--min-new-tokens 9 --max-new-tokens 8", "--min-new-tokens"),
     ] {
         let flags: Vec<&str> = flags.split(' ').collect();
-        refused(plan::plan(&args(&flags), 1), &[needs]);
+        refused(plan::plan(&args(&flags), 1), &[named]);
     }
     for flags in [
         "--seed 3 --top-k 5",
@@ -411,41 +455,14 @@ fn values_that_make_no_sense_together_are_refused() {
 
 /// Spellings that users of other engines type: -1 for "no limit" or "any", and ids in brackets.
 #[test]
-fn flag_values_from_other_engines_work_or_explain_the_fix() {
-    let parse = |flags: &[&str]| {
-        Args::read([&["candecode"], flags].concat()).map_err(|error| error.to_string())
-    };
-    let drawn = |_| parse(&["-p", "a", "--top-k", "9", "--seed", "-1"]).unwrap().seed.unwrap();
+fn flag_values_from_other_engines_work() {
+    let parse = |flags: &[&str]| Args::read([&["candecode"], flags].concat()).unwrap();
+    let drawn = |_| parse(&["-p", "a", "--top-k", "9", "--seed", "-1"]).seed.unwrap();
     let seeds = [(); 4].map(drawn);
-    assert!(seeds.iter().all(|seed| seed.drawn), "{seeds:?}");
     assert!(seeds.iter().any(|seed| seed.value != seeds[0].value), "{seeds:?}");
     for ids in ["5,9,77", "[5,9,77]", "[5, 9, 77]", " 5, 9,77 "] {
-        assert_eq!(parse(&["--prompt-ids", ids]).unwrap().prompt_ids.unwrap(), [5, 9, 77]);
-        assert_eq!(parse(&["--stop-token-ids", ids]).unwrap().stop_token_ids, [5, 9, 77]);
-    }
-    for (flags, says) in [
-        (["--seed", "-2"], "or -1 to draw one"),
-        (["--seed", "x"], "or -1 to draw one"),
-        (["--max-new-tokens", "-1"], "give a whole number from 1 to 16777216"),
-        (["--max-new-tokens", "0"], "give a whole number from 1 to 16777216"),
-        (["--max-new-tokens", "1.5"], "invalid value '1.5'"),
-        (["--min-new-tokens", "-1"], "give a whole number from "),
-        (["--no-repeat-ngram", "-1"], "give a whole number from "),
-        (["--num-beams", "-1"], "give a whole number from "),
-        (["--num-return-sequences", "-1"], "give a whole number from "),
-        (["--num-draft-tokens", "-1"], "give a whole number from "),
-        (["--top-logprobs", "-1"], "give a whole number from "),
-        (["--prompt-ids", "-5"], "not a token id"),
-        (["--temperature", "1e-50"], "an f32 goes from 1e-45"),
-        (["--temperature", "1e-300"], "an f32 goes from 1e-45"),
-        (["--temperature", "1e39"], "an f32 goes from 1e-45"),
-        (["--repetition-penalty", "1e-46"], "an f32 goes from 1e-45"),
-        (["--frequency-penalty", "-1e39"], "an f32 goes from 1e-45"),
-        (["--prompt-ids", "[]"], "not a token id"),
-        (["--stop-token-ids", "</s>"], "not a token id"),
-    ] {
-        let error = parse(&flags).unwrap_err();
-        assert!(error.contains(says), "{flags:?}: {error}");
+        assert_eq!(parse(&["--prompt-ids", ids]).prompt_ids.unwrap(), [5, 9, 77]);
+        assert_eq!(parse(&["--stop-token-ids", ids]).stop_token_ids, [5, 9, 77]);
     }
 }
 
@@ -470,8 +487,7 @@ fn a_special_token_as_stop_string_becomes_a_stop_token_id() {
         check(fine).unwrap();
     }
     for mixed in ["b<|endoftext|>", "<|endoftext|>\n", "<|endoftext|><|endoftext|>"] {
-        let says = ["<|endoftext|> is a special token", "use <|endoftext|> by itself"];
-        refused(check(mixed), &says);
+        refused(check(mixed), &["<|endoftext|> is a special token"]);
     }
 }
 
@@ -488,21 +504,17 @@ fn a_block_file_has_one_word_per_line() {
     assert_eq!(blocked("\u{feff}cat\nÉté", &[]).unwrap(), ["cat", "Été"]);
     assert_eq!(blocked("cat\n", &["--block", "fox", "owl"]).unwrap(), ["fox", "owl", "cat"]);
     assert_eq!(blocked("cat\rbig dog\r", &[]).unwrap(), ["cat", "big dog"]);
-    for nothing in ["", "\n", "\u{feff}", " \r\n"] {
-        refused(blocked(nothing, &[]), &["contains no words, so nothing would be blocked"]);
+    for text in ["", "\n", "\u{feff}", " \r\n", "cat\n  \t\n"] {
+        refused(blocked(text, &[]), &["words.txt"]);
     }
-    refused(
-        blocked("cat\n\ndog\n", &[]),
-        &["words.txt: line 2 is empty", "it would block everything"],
-    );
-    refused(blocked("cat\n  \t\n", &[]), &["line 2 is empty"]);
+    // A text in place of a list, and lists that are too long for an automaton.
+    let text = "word ".repeat(200_000);
+    refused(blocked(&format!("cat\n{text}\n"), &[]), &["words.txt: line 2"]);
+    refused(blocked(&"nineteen letters ab\n".repeat(20_000), &[]), &["words.txt: ", "together"]);
+    refused(blocked("cat\n", &["--block", &"long".repeat(150)]), &["--block: a text of 600"]);
     std::fs::write(folder.0.join("words.txt"), [0xff, 0xfe, b'c', 0]).unwrap();
     let file = folder.0.join("words.txt");
-    refused(
-        plan::plan(&args(&["--block-file", file.to_str().unwrap()]), 1),
-        &["could not be read as UTF-8"],
-    );
-    refused(plan::plan(&args(&["--block-file", "/nowhere/words"]), 1), &["/nowhere/words"]);
+    refused(plan::plan(&args(&["--block-file", file.to_str().unwrap()]), 1), &["UTF-8"]);
 }
 
 fn advice(config: &serde_json::Value, args: &Args) -> Option<String> {
@@ -551,11 +563,10 @@ fn the_note_lists_generation_config_settings_and_their_flags() {
         &json!({"do_sample": true, "temperature": 0.6, "bad_words_ids": [[5]]}),
         "generation_config.json",
     );
-    assert_eq!(
-        said.unwrap(),
-        "[generation_config.json asks for do_sample=true, temperature=0.6, top_k=50, \
-         bad_words_ids=[[5]]; the server does only what a request says]"
-    );
+    let said = said.unwrap();
+    for asked in ["do_sample=true", "temperature=0.6", "top_k=50", "bad_words_ids=[[5]]"] {
+        assert!(said.contains(asked), "{said}");
+    }
     assert_eq!(generation_config::advice_for_requests(&json!({"eos_token_id": 0}), "x"), None);
     // A value that isn't a number is shown as written, and a long number in a few digits.
     let said = say(json!({"num_beams": "4", "repetition_penalty": 1e300}), &[]).unwrap();
@@ -617,24 +628,16 @@ fn whose_summarizes_days_as_ranges() {
 }
 
 #[test]
-fn logit_bias_is_parsed_and_bad_values_are_refused() {
+fn logit_bias_is_parsed() {
     let args =
         args(&["--logit-bias", "5=-2.5", "--logit-bias", "7=-inf", "--stop-token-ids", "3,4"]);
     assert_eq!(args.logit_bias, [(5, -2.5), (7, f32::NEG_INFINITY)]);
     assert_eq!(args.stop_token_ids, [3, 4]);
-    for bad in ["5", "=1", "x=1", "-5=1", "5=", "5=NaN", "5=inf", "5=1=2"] {
-        let words = parsed(&["--logit-bias", bad]).unwrap_err().to_string();
-        assert!(words.contains("such as 5=-2.5"), "{bad}: {words}");
-    }
 }
 
 #[test]
-fn block_ids_are_parsed_and_bad_values_are_refused() {
+fn block_ids_are_parsed() {
     for (value, ids) in [("5,9", &[5, 9][..]), ("77", &[77]), ("1, 2", &[1, 2])] {
         assert_eq!(params(&["--block-ids", value]).block_ids, [ids]);
-    }
-    for value in ["", "5,", "-1", "dog", "4294967296", "[5]"] {
-        let error = parsed(&[&format!("--block-ids={value}")]).unwrap_err().to_string();
-        assert!(error.contains("expected token ids with commas between them"), "{error}");
     }
 }

@@ -68,22 +68,22 @@ fn a_run_too_big_for_memory_is_refused_with_its_arithmetic() {
     let flags = ["--top-k", "9", "--num-return-sequences", "64", "--max-new-tokens", "8000"];
     assert!(ask(&flags, &model, &[100], 1e12).is_ok());
     let says = [
-        "this needs 24.4 GB of memory, and 8.0 GB are available",
+        "24.4 GB",
+        "8.0 GB",
         "weights 537.9 MB",
-        "cache 23.9 GB (64 rows × 8100 tokens × 2 × 30 layers × 3 heads × 64 × 4 bytes)",
-        "fewer texts at once or a smaller --max-new-tokens need less",
+        "cache 23.9 GB (64 rows × 8100 tokens",
+        "--max-new-tokens",
     ];
     refused(ask(&flags, &model, &[100], 8e9), &says);
-    refused(ask(&[], &model, &[4], 4e8), &["--dtype bf16, --quantize q8_0 or a smaller --model"]);
+    refused(ask(&[], &model, &[4], 4e8), &["--dtype bf16", "--quantize q8_0", "--model"]);
     assert!(ask(&["--dtype", "bf16"], &model, &[4], 4e8).is_ok());
     assert!(ask(&["--quantize", "q8_0"], &model, &[4], 2e8).is_ok());
     // 9 heads of 8000 by 8000, twice. Tensors store them, the kernels don't.
-    refused(ask(&["--kernels", "plain"], &model, &[8000], 2e9), &["on the CPU --kernels fast"]);
+    refused(ask(&["--kernels", "plain"], &model, &[8000], 2e9), &["--kernels fast"]);
     assert!(ask(&["--kernels", "fast"], &model, &[8000], 2e9).is_ok());
     // A static cache has the full context's length from the start.
     refused(ask(&["--cache", "static"], &model, &[4], 7e8), &["8192 tokens"]);
     let flags = ["--cache", "paged", "--num-blocks", "1000000", "--block-size", "64"];
-    let says = ["(blocks of 64000000 positions in all × 2 × 30 layers", "fewer blocks need less"];
-    refused(ask(&flags, &model, &[4], 8e9), &says);
+    refused(ask(&flags, &model, &[4], 8e9), &["64000000 positions", "fewer blocks"]);
     assert!(ask(&[], &model, &[4], 7e8).is_ok());
 }

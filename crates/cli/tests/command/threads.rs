@@ -1,4 +1,4 @@
-//! Runs the command on one core.
+//! Tests of the number of threads.
 
 /// Simulates a one-core container on a larger machine: `taskset` allows a single core.
 #[cfg(target_os = "linux")]
@@ -10,4 +10,23 @@ fn threads_do_not_exceed_the_allowed_cores() {
     let output = command.env_remove("RAYON_NUM_THREADS").output().unwrap();
     let stats = String::from_utf8_lossy(&output.stderr);
     assert!(stats.contains(" 1 threads"), "{stats}");
+}
+
+#[cfg(unix)]
+#[test]
+fn threads_are_bounded() {
+    let text = ["-p", "Once", "--model", "story-230k", "--max-new-tokens", "1", "--stats"];
+    for variable in ["RAYON_NUM_THREADS", "CANDLE_NUM_THREADS"] {
+        for count in ["100000", "99999999999999999999", "-5", "many", ""] {
+            let mut run = crate::command(&text);
+            run.env(variable, count);
+            let ran = crate::streams::within_a_minute(run);
+            assert_eq!(ran.code, 0, "{variable}={count}: {}", ran.err);
+            let threads =
+                ran.err.split(" threads)").next().and_then(|said| said.rsplit(' ').next());
+            let threads: usize = threads.unwrap().parse().unwrap();
+            let cores = std::thread::available_parallelism().unwrap().get();
+            assert!(threads <= 4 * cores.max(4), "{variable}={count}: {}", ran.err);
+        }
+    }
 }

@@ -1,9 +1,8 @@
 //! Tests of the cache's contents: complete, half-written, shared with another process, and listed.
 
-use crate::{
-    command, failed, fetch, get, local, ranges, run, sharded, text, weights, write, WEIGHTS,
-};
+use crate::{command, failed, fetch, fetch_with, get, local, ranges, run, text, weights, WEIGHTS};
 use candecode_remote::test_servers::hub::{story, Fault, Home, Hub, Large, COMMIT, REPO};
+use candecode_testing::{sharded, Folder};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;
@@ -92,7 +91,7 @@ fn links_that_lead_nowhere_are_replaced() {
     mended("dead-ref", |home| dead(&home.repo().join("refs/main")), &[], &[]);
     let part = |home: &Home| {
         tokenizer(home);
-        dead(&home.repo().join("blobs/git-tokenizer.part"));
+        dead(&home.part("git-tokenizer.json"));
     };
     mended("dead-part", part, &lost, &["tokenizer.json"]);
     let absent = |home: &Home| {
@@ -123,7 +122,7 @@ fn a_corrupted_blob_whose_link_is_lost_is_fetched_again() {
 #[test]
 fn an_oversized_partial_download_is_discarded() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("long-part"));
-    let part = home.repo().join("blobs").join("git-config.part");
+    let part = home.part("git-config.json");
     std::fs::create_dir_all(part.parent().unwrap()).unwrap();
     std::fs::write(&part, [b' '; 9999]).unwrap();
     let output = run(REPO, &home, &hub);
@@ -134,16 +133,21 @@ fn an_oversized_partial_download_is_discarded() {
 
 #[test]
 fn a_sharded_model_is_fetched_shard_by_shard() {
-    let (served, home) = (Home::new("shards-served"), Home::new("shards"));
+    let (served, home) = (Folder::new("shards-served"), Home::new("shards"));
     sharded(&served, 3);
     let hub = Hub::serve(&served.0, Large::Elsewhere);
     assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
     hub.asked();
     assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
     assert!(hub.lines().is_empty());
-    std::fs::remove_file(home.file("model-2.safetensors")).unwrap();
+    std::fs::remove_file(home.file("model-00002-of-00003.safetensors")).unwrap();
     let offline = command(REPO, &home, &hub, &["--offline", "--where"]).output().unwrap();
-    failed(&offline, &["not whole in the cache: model-2.safetensors is missing"]);
+    failed(&offline, &["not whole in the cache: model-00002-of-00003.safetensors is missing"]);
+    std::fs::remove_file(served.0.join("model-00002-of-00003.safetensors")).unwrap();
+    failed(
+        &fetch(&Home::new("no-shard"), &hub),
+        &["could not fetch model-00002-of-00003.safetensors"],
+    );
 }
 
 /// A cache filled by another program may lack files that affect the text. They are fetched if there
@@ -157,14 +161,6 @@ fn files_that_another_program_did_not_cache_are_fetched() {
     assert_eq!(text(&run(REPO, &home, &hub)), want);
     assert!(home.file("generation_config.json").exists());
     assert!(!hub.lines().iter().any(|line| line.contains(WEIGHTS)));
-    std::fs::remove_file(home.file("generation_config.json")).unwrap();
-    hub.close();
-    let output = run(REPO, &home, &hub);
-    assert_eq!(text(&output), want);
-    let said = String::from_utf8(output.stderr).unwrap();
-    let why = "using only the cache, as with --offline: some/name: could not fetch \
-        generation_config.json: http://127.0.0.1";
-    assert!(said.contains(why), "{said}");
 }
 
 /// If only optional files are missing, the model loads, whatever keeps them away.
@@ -174,54 +170,42 @@ fn a_model_loads_without_unavailable_optional_files() {
     let want = text(&run(REPO, &home, &hub));
     std::fs::remove_file(home.file("generation_config.json")).unwrap();
     let runs_though = |why: &str| {
-        let mut run = command(REPO, &home, &hub, &[]);
-        run.env("HF_HUB_DOWNLOAD_TIMEOUT", "1");
-        let output = write(run);
+        let output = run(REPO, &home, &hub);
         assert_eq!(text(&output), want);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains("using only the cache") && said.contains(why), "{said}");
     };
-    hub.break_next("PROBE", "generation_config.json", 1, Fault::Login);
+    hub.break_next("HEAD", "generation_config.json", 1, Fault::Login);
     runs_though("is there no login page in between?");
     let endless = Fault::Status(302, "location: /some/name/resolve/main/generation_config.json");
-    hub.break_next("PROBE", "generation_config.json", usize::MAX, endless);
+    hub.break_next("HEAD", "generation_config.json", usize::MAX, endless);
     runs_though("its redirects never end");
     // Like a read-only cache: no lock can be made.
     let locks = home.0.join("hub/.locks");
     std::fs::remove_dir_all(&locks).unwrap();
     std::fs::write(&locks, "a file in the way").unwrap();
     runs_though("could not be written to");
+    std::fs::remove_file(&locks).unwrap();
+    hub.close();
+    runs_though("some/name: could not fetch generation_config.json: http://127.0.0.1");
 }
 
 #[test]
 fn environment_variables_move_the_cache() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("elsewhere-cache"));
-    let mut fetch = command(REPO, &home, &hub, &["--where"]);
-    let there = home.0.join("another");
-    let dir = text(&fetch.env("HF_HUB_CACHE", &there).output().unwrap());
-    assert!(Path::new(dir.trim()).starts_with(&there), "{dir}");
-    let mut fetch = command(REPO, &home, &hub, &["--where"]);
-    let older = home.0.join("older");
-    let dir = text(&fetch.env("HUGGINGFACE_HUB_CACHE", &older).output().unwrap());
-    assert!(Path::new(dir.trim()).starts_with(&older), "{dir}");
-    let mut fetch = command(REPO, &home, &hub, &["--where"]);
-    fetch.env("HF_HUB_CACHE", &there).env("HUGGINGFACE_HUB_CACHE", "/nowhere");
-    let dir = text(&fetch.output().unwrap());
-    assert!(Path::new(dir.trim()).starts_with(&there), "{dir}");
-    let mut fetch = command(REPO, &home, &hub, &["--where"]);
-    fetch.env("HF_HOME", "$HERE/hf").env("HERE", home.0.join("expanded"));
-    let dir = text(&fetch.output().unwrap());
-    assert!(Path::new(dir.trim()).starts_with(home.0.join("expanded/hf/hub")), "{dir}");
-    let mut fetch = command(REPO, &home, &hub, &["--where"]);
-    let user = home.0.join("user");
-    let dir = text(&fetch.env("HF_HOME", "").env("XDG_CACHE_HOME", &user).output().unwrap());
-    let want = user.join("huggingface/hub/models--some--name/snapshots").join(COMMIT);
-    assert_eq!(Path::new(dir.trim()), want);
-    let mut fetch = command(REPO, &home, &hub, &["--where"]);
-    fetch.env("HF_HOME", "~/moved").env("HOME", &user).env("USERPROFILE", &user);
-    let dir = text(&fetch.output().unwrap());
-    let want = user.join("moved/hub/models--some--name/snapshots").join(COMMIT);
-    assert_eq!(Path::new(dir.trim()), want);
+    let place = |name: &str| home.0.join(name).to_str().unwrap().to_string();
+    let (there, user) = (place("another"), place("user"));
+    for (variables, cache) in [
+        ([("HF_HUB_CACHE", &*there), ("HUGGINGFACE_HUB_CACHE", "/nowhere")], "another"),
+        ([("HUGGINGFACE_HUB_CACHE", &*there), ("HF_HUB_CACHE", "")], "another"),
+        ([("HF_HOME", "$HERE/hf"), ("HERE", &*there)], "another/hf/hub"),
+        ([("HF_HOME", ""), ("XDG_CACHE_HOME", &*user)], "user/huggingface/hub"),
+        ([("HF_HOME", "~/moved"), ("HOME", &*user)], "user/moved/hub"),
+    ] {
+        let dir = text(&fetch_with(&home, &hub, &variables));
+        let want = home.0.join(cache).join("models--some--name/snapshots").join(COMMIT);
+        assert_eq!(Path::new(dir.trim()), want);
+    }
 }
 
 #[test]
@@ -250,21 +234,13 @@ fn cached_models_are_listed_with_their_sizes() {
     assert!(line(&list).ends_with(says), "{list}");
 }
 
+/// As in Python, `TRANSFORMERS_OFFLINE` counts only if `HF_HUB_OFFLINE` isn't set.
 #[test]
-fn a_flag_or_an_environment_variable_enables_offline_mode() {
+fn environment_variables_forbid_the_network() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("offline"));
-    let says =
-        ["some/name is not in the cache", "fetch it once without", "story-3m needs no network"];
-    failed(&write(command(REPO, &home, &hub, &["--offline"])), &says);
-    let mut run = command(REPO, &home, &hub, &[]);
-    run.env("HF_HUB_OFFLINE", "1");
-    failed(&write(run), &says);
-    let mut run = command(REPO, &home, &hub, &[]);
-    run.env("TRANSFORMERS_OFFLINE", "1").env("HF_HUB_OFFLINE", "");
-    failed(&write(run), &[says[0], "TRANSFORMERS_OFFLINE is set; fetch it once without it"]);
+    let variables = |hub, other| [("HF_HUB_OFFLINE", hub), ("TRANSFORMERS_OFFLINE", other)];
+    failed(&fetch_with(&home, &hub, &variables("1", "0")), &["HF_HUB_OFFLINE is set"]);
+    failed(&fetch_with(&home, &hub, &variables("", "1")), &["TRANSFORMERS_OFFLINE is set"]);
     assert!(hub.lines().is_empty());
-    let mut run = command(REPO, &home, &hub, &[]);
-    // As in Python, the other variable doesn't count then.
-    run.env("HF_HUB_OFFLINE", "0").env("TRANSFORMERS_OFFLINE", "1");
-    text(&write(run));
+    text(&fetch_with(&home, &hub, &variables("0", "1")));
 }

@@ -106,6 +106,10 @@ impl Ability {
             Self::Cache(CacheKind::Sliding) => {
                 ": beams, batches and drafts need the earlier positions"
             }
+            Self::Window => {
+                ": a window that moves computes all its positions again, which the loops of days 7 \
+                 and 10 do, for one prompt at a time"
+            }
             Self::TorchStream => {
                 ": torch has a single random stream for a whole static batch; use --rng chacha"
             }

@@ -296,9 +296,10 @@ fn template_variables_apply_to_one_rendering_only() {
     };
     assert_eq!(template.apply(&question(), &with(json!({"mode": 3}))).unwrap(), "3Who?");
     assert_eq!(template.render(&question()).unwrap(), "Who?");
-    for name in ["mod", "messages", "add_generation_prompt", "eos_token"] {
+    assert_eq!(template.apply(&question(), &with(json!({"mod": 1}))).unwrap(), "Who?");
+    for name in ["messages", "add_generation_prompt", "eos_token"] {
         let refusal = template.apply(&question(), &with(json!({name: 1})));
-        refused(refusal, &[&format!("doesn't use {name}"), "it uses mode"]);
+        refused(refusal, &["chat_template_kwargs", name]);
     }
 }
 

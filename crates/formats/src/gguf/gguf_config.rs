@@ -31,7 +31,10 @@ fn as_json(gguf: &Gguf) -> Result<Value> {
         _ => "attention.layer_norm_rms_epsilon",
     };
     let epsilon = number(norm)?;
-    ensure!(!epsilon.is_null(), "no {architecture}.{norm}");
+    let context = number("context_length")?;
+    for (key, value) in [(norm, &epsilon), ("context_length", &context)] {
+        ensure!(!value.is_null(), "no {architecture}.{key}");
+    }
     let layer = |name: &str| gguf.has(&format!("model.layers.0.{name}"));
     let vocabulary = gguf.shape("token_embd.weight").and_then(|shape| shape.first());
     let mut config = json!({
@@ -43,7 +46,7 @@ fn as_json(gguf: &Gguf) -> Result<Value> {
         "num_attention_heads": number("attention.head_count")?,
         "num_key_value_heads": number("attention.head_count_kv")?,
         "head_dim": number("attention.key_length")?,
-        "max_position_embeddings": number("context_length")?,
+        "max_position_embeddings": context,
         "rms_norm_eps": epsilon,
         "tie_word_embeddings": !gguf.has("lm_head.weight"),
         "attention_bias": layer("self_attn.q_proj.bias"),
@@ -174,6 +177,9 @@ fn rope(gguf: &Gguf, config: &Value) -> Result<Value> {
             "rope_freqs.weight has {} numbers; expected half a head's width, {width} / 2",
             factors.len()
         );
+        if factors.iter().all(|factor| *factor == 1.0) {
+            return Ok(rope.into());
+        }
         let scaling = scaling(&factors, base).context(
             "rope_freqs.weight is not Llama 3's scaling with the factors 1 and 4; candecode \
                 supports no other",

@@ -3,7 +3,7 @@
 //! ```text
 //! models--OWNER--NAME/refs/main      the newest whole commit here, written last
 //!            snapshots/COMMIT/FILE   links
-//!            blobs/ETAG              the files themselves; ETAG.part is still arriving
+//!            blobs/ETAG              the files themselves; ETAG.candecode.part is still arriving
 //!            .no_exist/COMMIT/FILE   empty: the repository has no such file
 //! ```
 

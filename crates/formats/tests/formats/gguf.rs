@@ -106,6 +106,7 @@ fn unsupported_or_incomplete_gguf_models_are_refused() {
         ("general.architecture", None, "general.architecture is not there"),
         ("split.count", Some(Value::U16(3)), "one of 3 parts of a model; make one file of them"),
         ("qwen2.block_count", None, "the metadata: no num_hidden_layers"),
+        ("qwen2.context_length", None, "the metadata: no qwen2.context_length"),
         ("qwen2.attention.head_count", text("two"), "qwen2.attention.head_count is not a number"),
         (
             "qwen2.attention.head_count",
@@ -330,6 +331,63 @@ fn linear_rope_scaling_is_refused_in_every_form() {
     }
 }
 
+/// Keys that change the computation need a value that changes nothing. Others have no effect, known or
+/// not, as in llama.cpp.
+#[test]
+fn keys_that_change_the_computation_are_refused() {
+    let folder = Folder::new("gguf-keys");
+    let parts = GgufParts::of("story-230k").with_tensors(&["token_embd.weight"]);
+    let with = |key: &str, value: Value| {
+        candecode_formats::read_config(
+            &parts.clone().set(key, Some(value)).write(&folder, GgmlDType::BF16),
+        )
+    };
+    let plain = candecode_formats::read_config(&story("story-230k")).unwrap();
+    for (key, neutral) in [
+        ("attention.causal", Value::Bool(true)),
+        ("attention.clamp_kqv", Value::F32(0.0)),
+        ("attention.max_alibi_bias", Value::F32(0.0)),
+        ("attention.output_scale", Value::F32(1.0)),
+        ("attention.temperature_length", Value::U32(0)),
+        ("attention.temperature_scale", Value::F32(0.0)),
+        ("attention.value_scale", Value::F32(1.0)),
+        ("attn_logit_softcapping", Value::F32(0.0)),
+        ("final_logit_softcapping", Value::F32(0.0)),
+        ("embedding_scale", Value::F32(1.0)),
+        ("logit_scale", Value::F32(0.0)),
+        ("residual_scale", Value::F32(1.0)),
+        ("use_parallel_residual", Value::Bool(false)),
+        ("rope.dimension_sections", Value::Array(vec![Value::I32(0); 4])),
+        ("rope.scaling.alpha", Value::F32(1.0)),
+        ("rope.scaling.attn_factor", Value::F32(1.0)),
+        ("rope.scaling.yarn_attn_factor", Value::F32(-1.0)),
+        ("rope.scaling.yarn_ext_factor", Value::F32(-1.0)),
+    ] {
+        let key = format!("qwen2.{key}");
+        assert_eq!(with(&key, neutral).unwrap(), plain, "{key}");
+        refused(with(&key, Value::F32(7.5)), &[&format!("{key} is 7.5")]);
+    }
+    for key in ["qwen2.expert_used_count", "qwen2.new_key", "clip.vision.width"] {
+        assert_eq!(with(key, Value::U32(7)).unwrap(), plain, "{key}");
+    }
+}
+
+#[test]
+fn frequency_divisors_of_one_change_nothing() {
+    let folder = Folder::new("gguf-ones");
+    let mut parts = GgufParts::of("story-230k");
+    let ones = Tensor::ones(16, DType::F32, &CPU).unwrap();
+    parts.tensors.push(("rope_freqs.weight".into(), ones.clone()));
+    let read =
+        |parts: &GgufParts| candecode_formats::read_config(&parts.write(&folder, GgmlDType::BF16));
+    assert_eq!(
+        read(&parts).unwrap(),
+        candecode_formats::read_config(&story("story-230k")).unwrap()
+    );
+    parts.tensors.last_mut().unwrap().1 = (ones * 0.5).unwrap();
+    refused(read(&parts), &["rope_freqs.weight is not Llama 3's scaling"]);
+}
+
 #[test]
 fn a_per_layer_list_is_accepted_if_all_layers_agree() {
     let folder = Folder::new("gguf-lists");
@@ -376,11 +434,11 @@ fn head_count_lists_order_rows_like_single_numbers() {
     }
 }
 
-/// The names are taken from llama.cpp's own source (`oracle/metadata.py`).
+/// The names are taken from llama.cpp's own source (`oracle/added_tokens.py`).
 #[test]
 fn every_end_token_known_to_llama_cpp_ends_a_sequence() {
     let folder = Folder::new("gguf-ends");
-    let golden = golden_json("metadata");
+    let golden = golden_json("added_tokens");
     let ends = |changes: &[(usize, &str)], keys: &[(&str, u32)]| {
         let mut parts = GgufParts::of("story-230k");
         for (id, name) in changes {
@@ -523,7 +581,9 @@ fn an_older_quantization_version_is_refused() {
 fn untrusted_text_in_errors_is_escaped_and_truncated() {
     let folder = Folder::new("gguf-strangers");
     let bad = format!("\u{1b}]0;x\u{7}{}", "y".repeat(100_000));
-    for key in ["general.architecture", "general.type", "qwen2.rope.scaling.type", "qwen2.odd"] {
+    for key in
+        ["general.architecture", "general.type", "qwen2.rope.scaling.type", "qwen2.logit_scale"]
+    {
         let parts = GgufParts::of("story-230k").set(key, Some(Value::String(bad.clone())));
         let text = message(candecode_formats::read_config(&parts.write(&folder, GgmlDType::BF16)));
         assert!(text.contains("\\u{1b}]0;x\\u{7}yyy") && text.len() < 800, "{key}: {text}");

@@ -2,10 +2,10 @@
 
 mod config;
 mod gguf;
-mod metadata;
 mod model_files;
 mod random_model;
 mod tokenizer;
+mod tokenizer_files;
 mod tokenizer_json;
 mod weights;
 

@@ -33,9 +33,9 @@ fn used(folder: &Folder, json: &str) -> anyhow::Result<(Vec<u32>, String)> {
     Ok((ids, text))
 }
 
-/// Settings left over from training, which a call in transformers also turns off.
+/// Settings left over from training. A call in transformers also turns the first two off.
 #[test]
-fn truncation_and_padding_are_switched_off() {
+fn truncation_padding_and_dropout_are_switched_off() {
     let folder = Folder::new("truncation");
     let want = used(&folder, &changed(&[])).unwrap();
     assert_eq!(want.1, PROMPT);
@@ -53,6 +53,10 @@ fn truncation_and_padding_are_switched_off() {
     ] {
         let json = changed(&[("/truncation", cut.clone()), ("/padding", pad.clone())]);
         assert_eq!(used(&folder, &json).unwrap(), want, "{cut} {pad}");
+    }
+    for _ in 0..20 {
+        // It would drop half of all merges, at random.
+        assert_eq!(used(&folder, &changed(&[("/model/dropout", json!(0.5))])).unwrap(), want);
     }
 }
 
@@ -108,6 +112,10 @@ fn damaged_files_are_refused_with_a_one_line_error_naming_them() {
         ("/model/vocab", json!({"a": -1})),
         ("/model", json!({"type": "Unigram", "unk_id": 9, "vocab": [["a", 0.0]]})),
         ("/model", Value::Null),
+        // What the file says is quoted, and cut off.
+        ("/version", json!("x".repeat(3_000))),
+        ("/truncation", json!("x".repeat(3_000))),
+        ("/added_tokens", json!("x".repeat(3_000))),
     ];
     for (part, value) in cases {
         let outcome = used(&folder, &changed(&[(part, value.clone())]));

@@ -233,6 +233,7 @@ fn config_values_that_change_nothing_are_accepted() {
             "qwen2",
             json!({"use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 1}),
         ),
+        ("qwen3", json!({"sliding_window": -1})), // read only with the switch
         ("qwen3", json!({"layer_types": ["full_attention", "full_attention"], "head_dim": 128})),
         (
             "llama",
@@ -365,6 +366,60 @@ fn invalid_config_values_are_refused_by_name() {
         refused(with("llama", more), &[says]);
     }
     refused(ModelConfig::from_json("[]"), &["not a model configuration"]);
+}
+
+/// Without it, any context length would run, so transformers' default matters. The other sizes show
+/// in the weights' shapes.
+#[test]
+fn a_missing_context_length_is_transformers_default() {
+    for (family, name, context) in [
+        ("gpt2", "n_positions", 1024),
+        ("llama", "max_position_embeddings", 2048),
+        ("qwen2", "max_position_embeddings", 32_768),
+        ("qwen3", "max_position_embeddings", 32_768),
+    ] {
+        let found = with(family, json!({name: null})).unwrap().max_position_embeddings;
+        assert_eq!(found, context, "{family}");
+    }
+}
+
+/// What Python's `json` writes and reads, and the standard has no words for.
+#[test]
+fn pythons_json_is_read() {
+    let config = least("llama").to_string();
+    let with = |text: &str| {
+        let (open, rest) = config.split_at(1);
+        ModelConfig::from_json(&format!("{open}{text}, {rest}"))
+    };
+    let digits = "9".repeat(400);
+    for value in ["Infinity", "-Infinity", "NaN", "1e400", "-1e999", &digits] {
+        let unread = [value.into(), format!("[0.0, {value}]"), format!("{{\"a\": {value}}}")];
+        for unread in unread {
+            assert_eq!(
+                with(&format!("\"limit\": {unread}")).unwrap(),
+                read(&least("llama")).unwrap()
+            );
+        }
+        // No number where one is needed.
+        refused(with(&format!("\"rope_theta\": {value}")), &["rope_theta is", "expected a number"]);
+    }
+    let unread = |text: &str| with(&format!("\"a\": {text}"));
+    for text in [
+        r#""\ud83d""#,
+        r#""\ud83dx\ude00""#,
+        r#""\ude00\ud83d""#,
+        r#""\\\ud83d""#,
+        r#""\"NaN, \ud83d""#,
+    ] {
+        assert!(unread(text).is_ok(), "{text}");
+    }
+    for text in
+        ["Inf", "nan", "-NaN", "+1", "'a'", "Infinity x", r#""\x41""#, "\"", "01e400x", "[1,]"]
+    {
+        refused(unread(text), &["not a model configuration"]);
+    }
+    let text = format!("{{\"model_type\": \"\\ud83d\\ude00\\ud83d{digits}\", \"a\": NaN}}");
+    refused(ModelConfig::from_json(&text), &["model_type is \"😀\u{fffd}999"]);
 }
 
 #[test]

@@ -8,16 +8,15 @@ use std::path::PathBuf;
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 pub struct Args {
     /// A day that has a benchmark, such as day10 (default: all of them except day19), or one of
-    /// these. parts: the functions of days 0 to 6, one by one; paged: attention over blocks of a
-    /// cache; engine: the whole engine; roofline: this machine, and day 16's predictions for it;
+    /// these. paged: attention over blocks of a cache; engine: the whole engine; roofline: this machine, and day 16's predictions for it;
     /// day19: the effect of quantized weights on predictions; quality: the same with the fast
     /// kernels, and with --python in llama.cpp; serve: the server under load
     pub what: Option<String>,
-    /// Number of rounds of a day, parts, paged or engine; the fastest one counts (for engine, the
+    /// Number of rounds of a day, paged or engine; the fastest one counts (for engine, the
     /// median) [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=20))]
     pub rounds: Option<u8>,
-    /// Only this measurement of a day, parts or paged; prints nanoseconds
+    /// Only this measurement of a day or paged; prints nanoseconds
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
     /// The model for engine, day19, quality and serve [default: story-3m]; for roofline, an
@@ -49,9 +48,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
     /// Device for engine and serve: cpu, metal or cuda
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, default_value = candecode::kit::device::DEFAULT)]
     pub device: String,
-    /// Save the results of engine, serve or roofline in the book
+    /// Write the plots and tables to the book instead of target/bench; all changes must be committed
     #[arg(long, conflicts_with = "only")]
     pub save: bool,
     /// One run of the engine in this process, as JSON

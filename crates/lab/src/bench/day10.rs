@@ -2,13 +2,13 @@
 //! results are from those of its window.
 
 use crate::plot::{Axis, Plot};
-use crate::shared::{locate, logits, model, text, tokenizer};
+use crate::shared::{logits, model, plain_story, text, tokenizer};
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day10_kv_cache::SlidingCache;
-use candecode::kit::{Cache, Logits, NoCache, Step};
-use candecode_engine::{load_model, CacheConfig};
-use candle_core::{DType, Device};
+use candecode::kit::{Cache, Logits, Model, NoCache, Step};
+use candecode_engine::CacheConfig;
+use std::path::Path;
 
 /// Text lengths in tokens, including the new one.
 const LENGTHS: [usize; 7] = [16, 64, 128, 192, 256, 384, 480];
@@ -32,7 +32,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
     Ok(())
 }
 
-pub fn report(times: &Times) -> Result<()> {
+pub fn report(times: &Times, folder: &Path) -> Result<()> {
     let unit = times.of("dynamic_16")?;
     let line = |kind| -> Result<Vec<(f64, f64)>> {
         Ok(times.line(kind, &LENGTHS)?.into_iter().map(|(x, y)| (x, y / unit)).collect())
@@ -62,25 +62,25 @@ pub fn report(times: &Times) -> Result<()> {
     plot.words("right", last, (-12.0, 0.0), &format!("no cache: {:.0} times", last.1));
     let words = format!("cache: {:.1} times (gray: the ideal, 1)", with.1);
     plot.words("right", with, (0.0, -16.0), &words);
-    plot.save("day10_cost.svg")?;
-    cliff()
+    plot.save(folder, "day10_cost.svg")?;
+    cliff(folder)
 }
 
 /// Compares a sliding cache with the same window recomputed from scratch, token by token, and plots
 /// the difference.
-fn cliff() -> Result<()> {
+fn cliff(folder: &Path) -> Result<()> {
     const WINDOW: usize = 64;
     // With plain operations. Until the cache slides, the results differ only by rounding.
-    let model = load_model(&locate("story-3m")?, DType::F32, &Device::Cpu)?;
+    let model = plain_story()?;
     let prompt = tokenizer()?.encode("Lily and her dog")?.len();
-    let ids = text(&*model, "Lily and her dog", 128)?;
+    let ids = text(&model, "Lily and her dog", 128)?;
     let mut sliding = SlidingCache::new(model.config().num_hidden_layers, WINDOW);
     let (mut held, mut points) = (0, Vec::new());
     for end in prompt..=ids.len() {
-        let step = Step::sliding(&*model, &ids[held..end], held)?.with_logits(Logits::Last(1));
+        let step = Step::sliding(&model, &ids[held..end], held)?.with_logits(Logits::Last(1));
         let got = model.forward(&step, &mut sliding)?.flatten_all()?.to_vec1::<f32>()?;
         held = end;
-        let scratch = logits(&*model, &ids[end.saturating_sub(WINDOW)..end], &mut NoCache)?;
+        let scratch = logits(&model, &ids[end.saturating_sub(WINDOW)..end], &mut NoCache)?;
         let apart = got.iter().zip(&scratch).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         points.push((end as f64, f64::from(apart)));
     }
@@ -116,5 +116,5 @@ fn cliff() -> Result<()> {
     let words = format!("first token after a slide: {:.2}", first.1);
     plot.words("left", (first.0, 1e-3), (14.0, 0.0), &words);
     plot.words("right", (60.0, 3e-5), (0.0, 0.0), "before any slide: rounding");
-    plot.save("day10_cliff.svg")
+    plot.save(folder, "day10_cliff.svg")
 }

@@ -9,6 +9,7 @@ use candecode::day12_batching::generate_batch;
 use candecode::kit::Weight;
 use candecode_engine::operations::{self, Kernels};
 use candle_core::Device;
+use std::path::Path;
 
 /// Numbers of rows in a batch.
 const SIZES: [usize; 6] = [1, 2, 4, 8, 16, 32];
@@ -47,7 +48,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
     Ok(())
 }
 
-pub fn report(times: &Times) -> Result<()> {
+pub fn report(times: &Times, folder: &Path) -> Result<()> {
     let unit = times.of("even_1")?;
     let gains = |kind| -> Result<Vec<(f64, f64)>> {
         let line = times.line(kind, &SIZES)?;
@@ -77,5 +78,5 @@ pub fn report(times: &Times) -> Result<()> {
     plot.words("", even[1], (0.0, 16.0), &format!("2 rows: {:.1}", even[1].1));
     let last = even[SIZES.len() - 1];
     plot.words("right", last, (-4.0, -16.0), &format!("32 rows: {:.1}", last.1));
-    plot.save("day12_throughput.svg")
+    plot.save(folder, "day12_throughput.svg")
 }

@@ -11,6 +11,7 @@ use candecode::day13_speculative::{
 };
 use candecode::kit::draft::{Draft, Drafter};
 use candecode::kit::ProcessorInput;
+use std::path::Path;
 
 const PROMPT: &str = "Lily and her dog";
 const NEW: usize = 64;
@@ -74,7 +75,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
     times.measure("ngram_k_4", || speculate(Box::new(NgramDrafter { n: 2, vocab_size }), 4))
 }
 
-pub fn report(times: &Times) -> Result<()> {
+pub fn report(times: &Times, folder: &Path) -> Result<()> {
     let plain = times.of("plain")?;
     let mut plot = Plot::new(
         "Speedup of speculative decoding over plain decoding against the number of drafted \
@@ -107,5 +108,5 @@ pub fn report(times: &Times) -> Result<()> {
     for name in ["model_k_2", "model_k_4", "ngram_k_4"] {
         println!("{name}: {:.2} times as fast", plain / times.of(name)?);
     }
-    plot.save("day13_speedup.svg")
+    plot.save(folder, "day13_speedup.svg")
 }

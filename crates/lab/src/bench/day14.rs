@@ -6,6 +6,7 @@ use crate::times::Times;
 use anyhow::Result;
 use candecode::day14_guard_rails::block_rails;
 use candecode::kit::LogitsProcessor;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -48,7 +49,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
     Ok(())
 }
 
-pub fn report(times: &Times) -> Result<()> {
+pub fn report(times: &Times, _: &Path) -> Result<()> {
     let plain = times.of("decode_0")?;
     for n in [1, 10_000] {
         let more = 100.0 * (times.of(&format!("decode_{n}"))? / plain - 1.0);

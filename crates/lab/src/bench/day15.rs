@@ -1,42 +1,38 @@
 //! Day 15: 24 requests of very different lengths, in static batches and in one continuous batch.
 
 use crate::plot;
-use crate::shared::{batch_cache, model, request, tokenizer};
+use crate::shared::{batch_cache, mix, model, scheduler, tokenizer};
 use crate::times::Times;
 use anyhow::Result;
-use candecode::day12_batching::{generate_batch, BatchCache};
-use candecode::day15_scheduler::Scheduler;
-use candecode::kit::{Batch, Cache, Model, ModelConfig, Step, Tokenizer};
-use candecode_engine::score::trace as mix;
+use candecode::day12_batching::generate_batch;
+use candecode::kit::{Cache, Model, ModelConfig, Step, Tokenizer};
 use candle_core::{Device, Tensor};
 use std::cell::RefCell;
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// Maximum number of rows in a batch.
 const SIZE: usize = 8;
 
 /// Serves the mix in static batches, each run until all of its requests have finished.
-fn fixed(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) -> Result<()> {
-    for chunk in mix.chunks(SIZE) {
-        let requests = chunk.iter().map(|(prompt, wanted)| request(model, prompt, *wanted));
+fn fixed(model: &dyn Model, tokenizer: &Tokenizer) -> Result<()> {
+    let mut queue = mix(model).into_iter();
+    while !queue.as_slice().is_empty() {
+        let requests = queue.by_ref().take(SIZE).collect();
         let cache = Box::new(batch_cache(model));
-        let tokens = generate_batch(model, tokenizer, requests.collect(), cache)?;
+        let tokens = generate_batch(model, tokenizer, requests, cache)?;
         tokens.collect::<candle_core::Result<Vec<_>>>()?;
     }
     Ok(())
 }
 
 /// Serves the mix in one continuous batch: the next request is submitted as soon as a row is free.
-fn running(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) -> Result<()> {
-    let layers = model.config().num_hidden_layers;
-    let new_cache = Box::new(move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>);
-    let mut scheduler = Scheduler::new(model, tokenizer, new_cache, usize::MAX);
-    let mut queue = mix.iter().enumerate();
+fn running(model: &dyn Model, tokenizer: &Tokenizer) -> Result<()> {
+    let mut scheduler = scheduler(model, tokenizer, usize::MAX);
+    let mut queue = mix(model).into_iter();
     loop {
         while scheduler.running.len() + scheduler.waiting.len() < SIZE {
-            let Some((id, (prompt, wanted))) = queue.next() else { break };
-            let mut request = request(model, prompt, *wanted);
-            request.id = id;
+            let Some(request) = queue.next() else { break };
             scheduler.submit(request)?;
         }
         if scheduler.is_idle() {
@@ -71,26 +67,26 @@ impl Model for Counted {
 }
 
 pub fn measure(times: &mut Times) -> Result<()> {
-    let (model, tokenizer, mix) = (model("story-3m")?, tokenizer()?, mix());
-    times.measure("static", || fixed(&*model, &tokenizer, &mix))?;
-    times.measure("continuous", || running(&*model, &tokenizer, &mix))
+    let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
+    times.measure("static", || fixed(&*model, &tokenizer))?;
+    times.measure("continuous", || running(&*model, &tokenizer))
 }
 
-pub fn report(times: &Times) -> Result<()> {
+pub fn report(times: &Times, folder: &Path) -> Result<()> {
     let ratio = times.of("static")? / times.of("continuous")?;
-    let (tokenizer, mix) = (tokenizer()?, mix());
+    let tokenizer = tokenizer()?;
     let counted = Counted { model: model("story-3m")?, rows: RefCell::default() };
-    fixed(&counted, &tokenizer, &mix)?;
+    fixed(&counted, &tokenizer)?;
     let fixed = counted.rows.take();
-    running(&counted, &tokenizer, &mix)?;
+    running(&counted, &tokenizer)?;
     let running = counted.rows.take();
-    let tokens: usize = mix.iter().map(|(_, wanted)| wanted).sum();
+    let tokens: usize = mix(&counted).iter().map(|request| request.max_new_tokens).sum();
     for (name, rows) in [("static", &fixed), ("continuous", &running)] {
         let mean = rows.iter().sum::<usize>() as f64 / rows.len() as f64;
         println!("{name}: {tokens} tokens in {} decoding passes of {mean:.2} rows", rows.len());
     }
     println!("tokens per second, continuous / static: {ratio:.2}");
-    plot::save("day15_throughput.svg", &bars(&fixed, &running, ratio))
+    plot::save(folder, "day15_throughput.svg", &bars(&fixed, &running, ratio))
 }
 
 /// Draws the number of rows in each pass: static batches above, the continuous batch below.

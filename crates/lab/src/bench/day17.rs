@@ -10,6 +10,7 @@ use candecode_engine::kernels;
 use candle_core::{DType, WithDType};
 use half::bf16;
 use std::hint::black_box;
+use std::path::Path;
 
 /// The query projection, the MLP's up and down projections, and the head, which doesn't fit in any
 /// cache: name, row length, and number of rows.
@@ -67,7 +68,7 @@ fn one_dtype<W: Stored + WithDType>(
     Ok(())
 }
 
-pub fn report(times: &Times) -> Result<()> {
+pub fn report(times: &Times, folder: &Path) -> Result<()> {
     println!("microseconds, and speed relative to the fast kernel");
     for (name, inner, out) in MATRICES {
         for dtype in [DType::F32, DType::BF16].map(|dtype| dtype.as_str()) {
@@ -120,5 +121,5 @@ pub fn report(times: &Times) -> Result<()> {
     let (mine, kit) = (mine[VECTORS.len() - 1], kit[VECTORS.len() - 1]);
     plot.words("left", mine, (10.0, -4.0), &format!("day 17: {:.1} ms", mine.1));
     plot.words("left", kit, (10.0, 12.0), &format!("fast: {:.1} ms", kit.1));
-    plot.save("day17_kernel.svg")
+    plot.save(folder, "day17_kernel.svg")
 }

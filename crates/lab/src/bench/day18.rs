@@ -12,6 +12,7 @@ use candecode::day18_flash_attention::{tiled_attention, BLOCK, TILE};
 use candecode::kit::units::bytes;
 use candecode_engine::kernels;
 use candle_core::Device;
+use std::path::Path;
 
 const HEADS: usize = 9;
 const KV_HEADS: usize = 3;
@@ -40,7 +41,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
     Ok(())
 }
 
-pub fn report(times: &Times) -> Result<()> {
+pub fn report(times: &Times, folder: &Path) -> Result<()> {
     println!("a new token, in µs: plain, tiled, fast kernel");
     for all in CONTEXTS {
         let micros = |kind| anyhow::Ok(1e6 * times.of(&format!("decode_{kind}_{all}"))?);
@@ -84,5 +85,5 @@ pub fn report(times: &Times) -> Result<()> {
         let last = line[line.len() - 1];
         plot.words("left", last, (10.0, below), &format!("{name}: {:.0} ms", last.1));
     }
-    plot.save("day18_prefill.svg")
+    plot.save(folder, "day18_prefill.svg")
 }

@@ -166,9 +166,10 @@ fn quantize(
     let head = matrices.len() - 1;
     for (at, weight) in matrices.iter_mut().enumerate() {
         let matrix = weight.tensor()?;
-        let quantized = match tied && at == head {
-            true => quantize_matrix(QuantType::Q8_0, &matrix)?,
-            false => quantize(&matrix)?,
+        let quantized = if tied && at == head {
+            quantize_matrix(QuantType::Q8_0, &matrix)?
+        } else {
+            quantize(&matrix)?
         };
         **weight = quantized.tiled().into();
     }

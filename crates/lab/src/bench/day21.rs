@@ -1,15 +1,13 @@
 //! Day 21: day 15's requests in a cache with a fixed number of positions, as one rectangle and in
 //! pages.
 
-use crate::shared::{model, request, tokenizer};
+use crate::shared::{mix, model, scheduler, tokenizer};
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day07_greedy::Sequence;
-use candecode::day12_batching::BatchCache;
-use candecode::day15_scheduler::Scheduler;
 use candecode::day21_pages::{PagedBatch, PagedCache};
-use candecode::kit::{Batch, Model, Tokenizer};
-use candecode_engine::score::trace as mix;
+use candecode::kit::{Model, Tokenizer};
+use std::path::Path;
 
 /// Number of positions in the cache.
 const POSITIONS: usize = 512;
@@ -51,12 +49,8 @@ impl Sums {
 
 /// Serves the mix with day 15's scheduler, where every row takes as many positions as the longest.
 fn rectangle(model: &dyn Model, tokenizer: &Tokenizer) -> Result<Sums> {
-    let layers = model.config().num_hidden_layers;
-    let new_cache = Box::new(move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>);
-    let mut scheduler = Scheduler::new(model, tokenizer, new_cache, POSITIONS);
-    for (id, (prompt, wanted)) in mix().iter().enumerate() {
-        let mut request = request(model, prompt, *wanted);
-        request.id = id;
+    let mut scheduler = scheduler(model, tokenizer, POSITIONS);
+    for request in mix(model) {
         scheduler.submit(request)?;
     }
     let mut sums = Sums::default();
@@ -83,18 +77,14 @@ fn pages(model: &dyn Model, tokenizer: &Tokenizer, block_size: usize) -> Result<
         let positions = sequence.prompt_len + sequence.request.max_new_tokens - 1;
         positions.div_ceil(block_size)
     };
-    let mut waiting = mix().into_iter().enumerate().peekable();
+    let sequences = mix(model).into_iter().map(|request| Sequence::new(request, tokenizer));
+    let mut waiting = sequences.peekable();
     let mut sums = Sums::default();
     loop {
-        while let Some((id, (prompt, wanted))) = waiting.peek() {
-            let mut request = request(model, prompt, *wanted);
-            request.id = *id;
-            let sequence = Sequence::new(request, tokenizer);
-            if batch.running.iter().map(most).sum::<usize>() + most(&sequence) > blocks {
-                break;
-            }
+        let mut room = blocks - batch.running.iter().map(most).sum::<usize>();
+        while let Some(sequence) = waiting.next_if(|sequence| most(sequence) <= room) {
+            room -= most(&sequence);
             batch.running.push(sequence);
-            waiting.next();
         }
         if batch.running.is_empty() {
             return Ok(sums);
@@ -117,7 +107,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
     Ok(())
 }
 
-pub fn report(times: &Times) -> Result<()> {
+pub fn report(times: &Times, _: &Path) -> Result<()> {
     let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
     println!("24 requests, a cache of {POSITIONS} positions");
     rectangle(&*model, &tokenizer)?.print("rectangle");

@@ -8,6 +8,7 @@ use candecode::day07_greedy::Sequence;
 use candecode::day21_pages::{PagedBatch, PagedCache};
 use candecode::day22_shared_prefixes::PrefixBatch;
 use candecode::kit::{Model, Token, Tokenizer};
+use std::path::Path;
 use std::time::Instant;
 
 const CONVERSATIONS: usize = 32;
@@ -131,23 +132,20 @@ fn serve(model: &dyn Model, tokenizer: &Tokenizer, salts: usize) -> Result<[Turn
 
 /// The ways to serve the conversations, with the number of salts for each.
 const WAYS: [(&str, usize); 3] = [("day 21", 0), ("day 22", 1), ("day 22, 8 salts", 8)];
+const TURNS: [&str; 2] = ["first turn", "second turn"];
 
 pub fn measure(times: &mut Times) -> Result<()> {
     let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
     for (way, salts) in WAYS {
-        times.samples(&format!("{way}, first turn"), || {
-            let [first, _] = serve(&*model, &tokenizer, salts)?;
-            Ok(median(first.waits))
-        })?;
-        times.samples(&format!("{way}, second turn"), || {
-            let [_, second] = serve(&*model, &tokenizer, salts)?;
-            Ok(median(second.waits))
+        let names = TURNS.map(|turn| format!("{way}, {turn}"));
+        times.several(names.each_ref().map(String::as_str), || {
+            Ok(serve(&*model, &tokenizer, salts)?.map(|turn| median(turn.waits)))
         })?;
     }
     Ok(())
 }
 
-pub fn report(times: &Times) -> Result<()> {
+pub fn report(times: &Times, _: &Path) -> Result<()> {
     let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
     println!(
         "{CONVERSATIONS} conversations: a system prompt of {SYSTEM} tokens, questions of \
@@ -156,7 +154,7 @@ pub fn report(times: &Times) -> Result<()> {
     );
     for (way, salts) in WAYS {
         let turns = serve(&*model, &tokenizer, salts)?;
-        for (turn, name) in turns.iter().zip(["first turn", "second turn"]) {
+        for (turn, name) in turns.iter().zip(TURNS) {
             let way = format!("{way}, {name}");
             println!(
                 "{way:<28}{:>7} of {} tokens {:>5} blocks {:>10}",

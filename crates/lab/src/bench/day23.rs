@@ -1,17 +1,15 @@
 //! Day 23: the longest gap between two tokens of a running sequence while a long prompt is served,
 //! and the cost of a pool with too few blocks.
 
-use crate::shared::{model, request, tokenizer};
+use crate::shared::{mix, model, request, scheduler, tokenizer};
 use crate::times::Times;
 use anyhow::{ensure, Result};
-use candecode::day12_batching::BatchCache;
-use candecode::day15_scheduler::Scheduler;
 use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
 use candecode::day23_token_budget::{Limits, TokenScheduler};
-use candecode::kit::{Batch, Model, SchedulerInterface, Tokenizer};
-use candecode_engine::score::trace as mix;
+use candecode::kit::{Model, SchedulerInterface, Tokenizer};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Instant;
 
 /// Number of texts that are running when the long prompt arrives.
@@ -20,16 +18,10 @@ const RUNNING: usize = 4;
 const LONG: usize = 1000;
 /// Token budgets to compare.
 const BUDGETS: [usize; 3] = [512, 128, 32];
-/// Number of runs for each measurement. The best one counts.
-const RUNS: usize = 3;
 
-/// The waiting times, in seconds.
-struct Waits {
-    /// The longest gap between two tokens of a running sequence.
-    gap: f64,
-    /// The time from the arrival of the long prompt to its first token.
-    first: f64,
-}
+/// The longest gap between two tokens of a running sequence, and the time from the arrival of the
+/// long prompt to its first token, in seconds.
+type Waits = [f64; 2];
 
 /// Runs a few short texts, submits the long prompt once they have eight tokens each, and measures
 /// until its first token arrives.
@@ -52,7 +44,7 @@ fn watch<'a>(model: &dyn Model, scheduler: &mut dyn SchedulerInterface<'a>) -> R
         for token in tokens {
             if token.row == RUNNING {
                 let first = arrived.map_or(0.0, |arrived| (now - arrived).as_secs_f64());
-                return Ok(Waits { gap, first });
+                return Ok([gap, first]);
             }
             let before = last.insert(token.row, now);
             if let (Some(before), Some(_)) = (before, arrived) {
@@ -72,14 +64,11 @@ fn watch<'a>(model: &dyn Model, scheduler: &mut dyn SchedulerInterface<'a>) -> R
 /// The prefill returns the prompt's first token, but the running sequences get their next tokens
 /// only in the pass after it, which therefore counts toward the gap.
 fn whole(model: &dyn Model, tokenizer: &Tokenizer) -> Result<Waits> {
-    let layers = model.config().num_hidden_layers;
-    let new_cache = Box::new(move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>);
-    let mut scheduler = Scheduler::new(model, tokenizer, new_cache, usize::MAX);
-    let mut waits = watch(model, &mut scheduler)?;
+    let mut scheduler = scheduler(model, tokenizer, usize::MAX);
+    let [gap, first] = watch(model, &mut scheduler)?;
     let begun = Instant::now();
     SchedulerInterface::step(&mut scheduler)?;
-    waits.gap = waits.gap.max(waits.first + begun.elapsed().as_secs_f64());
-    Ok(waits)
+    Ok([gap.max(first + begun.elapsed().as_secs_f64()), first])
 }
 
 /// Measures the waits with day 23's scheduler.
@@ -112,9 +101,7 @@ fn serve(
     let limits = Limits { max_num_batched_tokens: 64, max_num_seqs: 24 };
     let prefixes = prefixes.then(PrefixCache::new);
     let mut scheduler = TokenScheduler::new(model, tokenizer, cache, prefixes, limits)?;
-    for (id, (prompt, wanted)) in mix().iter().enumerate() {
-        let mut request = request(model, prompt, *wanted);
-        request.id = id;
+    for request in mix(model) {
         scheduler.submit(request)?;
     }
     let mut served =
@@ -133,44 +120,34 @@ fn serve(
     Ok(served)
 }
 
-/// Returns the shortest waits of several runs.
-fn best(mut run: impl FnMut() -> Result<Waits>) -> Result<Waits> {
-    let mut best = run()?;
-    for _ in 1..RUNS {
-        let waits = run()?;
-        best.gap = best.gap.min(waits.gap);
-        best.first = best.first.min(waits.first);
-    }
-    Ok(best)
+/// The names of the measurements, for the whole prompt and for each budget.
+fn ways() -> Vec<(String, Option<usize>)> {
+    let whole = ("day 15, the whole prompt".to_string(), None);
+    let pieces = BUDGETS.map(|n| (format!("day 23, {n} tokens per step"), Some(n)));
+    std::iter::once(whole).chain(pieces).collect()
 }
 
-/// Does nothing. [`report`] measures everything, without rounds.
-#[expect(clippy::unnecessary_wraps, reason = "the table of days needs a result")]
-pub fn measure(_times: &mut Times) -> Result<()> {
+pub fn measure(times: &mut Times) -> Result<()> {
+    let (model, tokenizer) = (model("random-135m")?, tokenizer()?);
+    for (way, budget) in ways() {
+        times.several([&format!("{way}: gap"), &format!("{way}: first")], || match budget {
+            None => whole(&*model, &tokenizer),
+            Some(budget) => pieces(&*model, &tokenizer, budget),
+        })?;
+    }
     Ok(())
 }
 
-pub fn report(_times: &Times) -> Result<()> {
-    gaps()?;
-    println!();
-    few_blocks()
-}
-
-/// Prints the waits, with the prompt computed at once and in chunks.
-fn gaps() -> Result<()> {
-    let (model, tokenizer) = (model("random-135m")?, tokenizer()?);
+pub fn report(times: &Times, _: &Path) -> Result<()> {
     println!(
         "{RUNNING} texts run, a prompt of {LONG} tokens arrives    longest gap   its first token"
     );
-    let print = |name: &str, waits: &Waits| {
-        println!("{name:<47}{:>8.2} s{:>16.2} s", waits.gap, waits.first);
-    };
-    print("day 15, the whole prompt", &best(|| whole(&*model, &tokenizer))?);
-    for budget in BUDGETS {
-        let name = format!("day 23, {budget} tokens per step");
-        print(&name, &best(|| pieces(&*model, &tokenizer, budget))?);
+    for (way, _) in ways() {
+        let (gap, first) = (times.of(&format!("{way}: gap"))?, times.of(&format!("{way}: first"))?);
+        println!("{way:<47}{gap:>8.2} s{first:>16.2} s");
     }
-    Ok(())
+    println!();
+    few_blocks()
 }
 
 /// Prints the cost of serving day 15's requests with fewer and fewer blocks.

@@ -1,22 +1,20 @@
 //! Day 24: the cost of a pass over a draft tree, the cost of drafting one, and the speedup from
 //! both.
 
-use crate::shared::{locate, request, text, text_of, tokenizer};
+use crate::shared::{locate, request, text, text_of, tokenizer, transformer};
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day05_model::Transformer;
-use candecode::day07_greedy::argmax;
 use candecode::day24_draft_trees::{
     decode_tree, tree_step, MedusaHeads, MedusaTree, ModelTree, TreeCache, TreeDecoder,
 };
 use candecode::kit::draft::{Counts, DraftTree, TreeDrafter};
-use candecode::kit::{Model, ProcessorInput, Request, Step};
-use candecode_engine::load::load_transformer;
+use candecode::kit::{Model, ProcessorInput, Step};
 use candecode_engine::medusa::{self, tree_size};
-use candecode_engine::operations;
 use candecode_engine::watched::Watched;
-use candle_core::{DType, Device, Tensor};
+use candle_core::Tensor;
 use std::cell::Cell;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -45,13 +43,9 @@ struct Models {
 
 impl Models {
     fn open() -> Result<Self> {
-        let load = |name: &str| {
-            let ops = operations::choose(None, &Device::Cpu);
-            load_transformer(&locate(name)?, DType::F32, &Device::Cpu, &ops)
-        };
-        let target = load("story-3m")?;
+        let target = transformer("story-3m")?;
         let heads = medusa::load(&locate("story-3m")?.join(medusa::FILE), &target)?;
-        Ok(Self { target, heads, small: load("story-230k")? })
+        Ok(Self { target, heads, small: transformer("story-230k")? })
     }
 
     fn drafter(&self, name: &str) -> Box<dyn TreeDrafter + '_> {
@@ -138,23 +132,21 @@ pub fn measure(times: &mut Times) -> Result<()> {
         })?;
     }
     let prompt = tokenizer.encode(PROMPT)?;
-    let request =
-        || Request { eos_token_ids: vec![], ..Request::new(target.config(), &prompt, NEW, argmax) };
-    times.measure("plain", || text_of(target, &tokenizer, request()))?;
+    times.measure("plain", || text_of(target, &tokenizer, request(target, &prompt, NEW)))?;
     for (name, shapes) in ROWS {
         for shape in shapes {
             let row = format!("{name}_{}", named(shape));
-            times.measure(&format!("whole_{row}"), || models.decode(name, shape))?;
-            times.samples(&format!("draft_{row}"), || {
+            times.several([&format!("whole_{row}"), &format!("draft_{row}")], || {
+                let begun = Instant::now();
                 let (counts, spent) = models.decode(name, shape)?;
-                Ok(spent / counts.passes as f64)
+                Ok([begun.elapsed().as_secs_f64(), spent / counts.passes as f64])
             })?;
         }
     }
     Ok(())
 }
 
-pub fn report(times: &Times) -> Result<()> {
+pub fn report(times: &Times, _: &Path) -> Result<()> {
     let models = Models::open()?;
     let (pass, plain) = (times.of("pass_1")?, times.of("plain")?);
     println!(

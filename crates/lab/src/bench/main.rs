@@ -2,6 +2,13 @@
 //! under load. `cargo xtask bench` runs this program.
 
 mod args;
+mod day00;
+mod day01;
+mod day02;
+mod day03;
+mod day04;
+mod day05;
+mod day06;
 mod day10;
 mod day12;
 mod day13;
@@ -16,7 +23,6 @@ mod day23;
 mod day24;
 mod engine;
 mod paged;
-mod parts;
 mod plot;
 mod quality;
 mod roofline;
@@ -29,25 +35,46 @@ use args::Args;
 use candecode::kit::error::{usage, Usage};
 use candecode_engine::kernels;
 use clap::Parser as _;
+use shared::results;
+use std::path::Path;
 use std::process::ExitCode;
 use times::Times;
 
-/// A day's benchmark: its number, the function that measures, and the one that prints and plots the
-/// results.
-type Day = (u32, fn(&mut Times) -> Result<()>, fn(&Times) -> Result<()>);
+/// A measurement in rounds: its name, the function that measures, and the one that prints the
+/// results and writes plots to a folder.
+type Bench = (&'static str, fn(&mut Times) -> Result<()>, fn(&Times, &Path) -> Result<()>);
 
-const DAYS: [Day; 11] = [
-    (10, day10::measure, day10::report),
-    (12, day12::measure, day12::report),
-    (13, day13::measure, day13::report),
-    (14, day14::measure, day14::report),
-    (15, day15::measure, day15::report),
-    (17, day17::measure, day17::report),
-    (18, day18::measure, day18::report),
-    (21, day21::measure, day21::report),
-    (22, day22::measure, day22::report),
-    (23, day23::measure, day23::report),
-    (24, day24::measure, day24::report),
+const IN_ROUNDS: [Bench; 19] = [
+    ("day0", day00::measure, day00::report),
+    ("day1", day01::measure, day01::report),
+    ("day2", day02::measure, day02::report),
+    ("day3", day03::measure, day03::report),
+    ("day4", day04::measure, day04::report),
+    ("day5", day05::measure, day05::report),
+    ("day6", day06::measure, day06::report),
+    ("day10", day10::measure, day10::report),
+    ("day12", day12::measure, day12::report),
+    ("day13", day13::measure, day13::report),
+    ("day14", day14::measure, day14::report),
+    ("day15", day15::measure, day15::report),
+    ("day17", day17::measure, day17::report),
+    ("day18", day18::measure, day18::report),
+    ("day21", day21::measure, day21::report),
+    ("day22", day22::measure, day22::report),
+    ("day23", day23::measure, day23::report),
+    ("day24", day24::measure, day24::report),
+    ("paged", paged::measure, paged::report),
+];
+
+/// A measurement that takes care of everything itself.
+type Whole = (&'static str, fn(&Args) -> Result<()>);
+
+const WHOLE: [Whole; 5] = [
+    ("day19", day19::measure),
+    ("engine", engine::measure),
+    ("roofline", roofline::measure),
+    ("quality", quality::measure),
+    ("serve", serve::measure),
 ];
 
 fn main() -> ExitCode {
@@ -57,7 +84,7 @@ fn main() -> ExitCode {
     match kernels::in_pool(|| run(&args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error:#}");
+            eprintln!("error: {error:#}");
             ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
         }
     }
@@ -67,52 +94,42 @@ fn run(args: &Args) -> Result<()> {
     if let Some(job) = &args.job {
         return engine::play(job);
     }
+    let what = args.what.as_ref().map(|what| match what.parse::<u8>() {
+        Ok(day) => format!("day{day}"),
+        Err(_) => what.clone(),
+    });
+    let what = what.as_deref();
     if args.device != "cpu" {
-        let has_device = matches!(args.what.as_deref(), Some("engine" | "serve"));
+        let has_device = matches!(what, Some("engine" | "serve"));
         ensure!(
             has_device,
             usage("--device works with engine and serve; the others measure the CPU's kernels")
         );
         ensure!(!args.save, usage("the book shows only measurements on the CPU: omit --save"));
     }
-    let fixed = ["roofline", "day19", "19", "day23", "23", "quality", "serve"];
-    if let Some(what) = args.what.as_deref().filter(|what| fixed.contains(what)) {
-        let message = format!("bench {what} has no rounds: omit --rounds");
-        ensure!(args.rounds.is_none(), usage(message));
+    if let Some((name, measure)) = WHOLE.into_iter().find(|(name, _)| what == Some(*name)) {
+        let has_rounds = args.rounds.is_none() || name == "engine";
+        ensure!(has_rounds, usage(format!("bench {name} has no rounds: omit --rounds")));
+        ready();
+        return measure(args);
     }
+    let asked = |name: &str| what.map_or(name.starts_with("day"), |what| what == name);
+    let benches: Vec<Bench> = IN_ROUNDS.into_iter().filter(|bench| asked(bench.0)).collect();
+    if benches.is_empty() {
+        let names = IN_ROUNDS.iter().map(|bench| bench.0).chain(WHOLE.iter().map(|whole| whole.0));
+        let names = names.collect::<Vec<_>>().join(", ");
+        bail!(usage(format!("no benchmark {:?}; choose one of {names}", what.unwrap_or_default())));
+    }
+    ready();
+    benches.into_iter().try_for_each(|bench| in_rounds(args, bench))
+}
+
+fn ready() {
     eprintln!("Close other programs, because they affect the measurements.");
-    match args.what.as_deref() {
-        None => DAYS.iter().try_for_each(|day| measure(args, day.1, day.2)),
-        Some("parts") => measure(args, parts::measure, |times| {
-            times.print();
-            Ok(())
-        }),
-        Some("paged") => measure(args, paged::measure, paged::report),
-        Some("engine") => engine::measure(args),
-        Some("roofline") => roofline::measure(args),
-        Some("day19" | "19") => day19::measure(args),
-        Some("quality") => quality::measure(args),
-        Some("serve") => serve::measure(args),
-        Some(what) => {
-            let number = what.strip_prefix("day").unwrap_or(what);
-            match DAYS.iter().find(|day| number == day.0.to_string()) {
-                Some(day) => measure(args, day.1, day.2),
-                None => bail!(usage(format!(
-                    "no benchmark {what:?}; choose day10, day12, day13, day14, day15, day17, \
-                     day18, day19, day21, day22, day23, day24, parts, paged, engine, roofline, \
-                     quality or serve"
-                ))),
-            }
-        }
-    }
 }
 
 /// Measures in rounds, then reports the results.
-fn measure(
-    args: &Args,
-    measure: fn(&mut Times) -> Result<()>,
-    report: fn(&Times) -> Result<()>,
-) -> Result<()> {
+fn in_rounds(args: &Args, (_, measure, report): Bench) -> Result<()> {
     let mut times = Times::new(args.only.clone());
     for round in 1..=args.rounds() {
         eprintln!("round {round} of {}", args.rounds());
@@ -120,7 +137,7 @@ fn measure(
     }
     match &args.only {
         Some(name) => println!("{:.0}", times.of(name)? * 1e9),
-        None => report(&times)?,
+        None => report(&times, &results(args)?)?,
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use anyhow::Result;
 use candecode::kit::{PagedSequence, Pages};
 use candecode_engine::kernels;
 use candle_core::Tensor;
+use std::path::Path;
 
 const HEADS: usize = 9;
 const KV_HEADS: usize = 3;
@@ -52,7 +53,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
     Ok(())
 }
 
-pub fn report(times: &Times) -> Result<()> {
+pub fn report(times: &Times, _: &Path) -> Result<()> {
     println!("one layer's attention for a new token per sequence, in µs: buffers, blocks");
     for sequences in SEQUENCES {
         for all in CONTEXTS {

@@ -4,6 +4,7 @@ use crate::shared::root;
 use anyhow::{anyhow, Context as _, Result};
 use candecode_book::figures;
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// An axis, with its name, bounds and labels.
 #[derive(Clone)]
@@ -128,12 +129,12 @@ impl Plot {
         self.svg += &text;
     }
 
-    /// Writes the plot to `book/src/bench`.
+    /// Writes the plot to a folder.
     ///
     /// # Errors
     /// If the file can't be written.
-    pub fn save(self, name: &str) -> Result<()> {
-        save(name, &(self.svg + "</svg>\n"))
+    pub fn save(self, folder: &Path, name: &str) -> Result<()> {
+        save(folder, name, &(self.svg + "</svg>\n"))
     }
 }
 
@@ -148,12 +149,14 @@ pub fn open(height: usize, label: &str) -> String {
     format!("<svg viewBox=\"0 0 720 {height}\" role=\"img\" aria-label=\"{label}\">\n")
 }
 
-/// Writes a file to `book/src/bench`. A plot gets the style of the book's figures.
+/// Writes a result to a folder, which is created if necessary, and says where it is. A plot gets the
+/// style of the book's figures.
 ///
 /// # Errors
 /// If the file can't be written.
-pub fn save(name: &str, text: &str) -> Result<()> {
-    let file = root().join("book/src/bench").join(name);
+pub fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
+    let file = folder.join(name);
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let mut text = text.to_string();
     if name.ends_with(".svg") {
         let css = root().join(figures::CSS);
@@ -161,5 +164,7 @@ pub fn save(name: &str, text: &str) -> Result<()> {
         let drawn = figures::standalone(&css, &text);
         text = drawn.map_err(|(line, why)| anyhow!("{name}:{line}: {why}"))?;
     }
-    std::fs::write(&file, text).with_context(|| file.display().to_string())
+    std::fs::write(&file, text).with_context(|| file.display().to_string())?;
+    eprintln!("{}", file.display());
+    Ok(())
 }

@@ -6,7 +6,7 @@
 
 use crate::args::Args;
 use crate::plot::{tens, Axis, Plot};
-use crate::shared::{machine, model};
+use crate::shared::{machine, model, results};
 use crate::times::median;
 use anyhow::Result;
 use candecode::day12_batching::BatchCache;
@@ -17,6 +17,7 @@ use candecode::kit::{Batch, Cache, Logits, Model, Step};
 use candecode_engine::kernels;
 use candecode_formats::hub;
 use candle_core::DType;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The model used for the roofline plot.
@@ -58,8 +59,8 @@ pub fn measure(args: &Args) -> Result<()> {
         let model = model(&name)?;
         let (machine, measured) = steady(&*model)?;
         show(&name, &*model, &machine, &measured);
-        if args.save && name == DRAWN {
-            draw(&*model, &machine, &measured)?;
+        if name == DRAWN {
+            draw(&*model, &machine, &measured, &results(args)?)?;
         }
     }
     Ok(())
@@ -177,7 +178,7 @@ fn show(name: &str, model: &dyn Model, machine: &Machine, measured: &[Measured])
 
 /// Plots the roof and the measurements: operations per second against operations per byte, on
 /// logarithmic axes.
-fn draw(model: &dyn Model, machine: &Machine, measured: &[Measured]) -> Result<()> {
+fn draw(model: &dyn Model, machine: &Machine, measured: &[Measured], folder: &Path) -> Result<()> {
     let config = model.config();
     let (left, right) = (0.25, 256.0);
     let tens = tens(1.0, machine.peak / 1e9);
@@ -210,5 +211,5 @@ fn draw(model: &dyn Model, machine: &Machine, measured: &[Measured]) -> Result<(
     }
     plot.series("kept", &decode);
     plot.dots("new", &others);
-    plot.save("day16_roofline.svg")
+    plot.save(folder, "day16_roofline.svg")
 }

@@ -13,7 +13,7 @@
 
 use crate::args::Args;
 use crate::plot::{self, tens, Axis, Plot};
-use crate::shared::{commit, locate, machine};
+use crate::shared::{commit, locate, machine, results};
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use candecode::kit::rng::RequestRng;
 use candecode::kit::ModelConfig;
@@ -177,11 +177,9 @@ pub fn measure(args: &Args) -> Result<()> {
         all.extend(pair);
     }
     print!("{text}");
-    if args.save {
-        plot::save("serve.md", &text)?;
-        plots(&all)?;
-    }
-    Ok(())
+    let folder = results(args)?;
+    plot::save(&folder, "serve.md", &text)?;
+    plots(&all, &folder)
 }
 
 impl Load {
@@ -394,7 +392,7 @@ fn percentiles(values: impl Iterator<Item = f64>) -> [f64; 2] {
 }
 
 /// Plots throughput and time to the first token against the rate of the open loads.
-fn plots(all: &[Figures]) -> Result<()> {
+fn plots(all: &[Figures], folder: &Path) -> Result<()> {
     let line = |server: &str, of: &dyn Fn(&Figures) -> f64| -> Vec<(f64, f64)> {
         let of_server = all.iter().filter(|figures| figures.server == server);
         let open = of_server.filter_map(|figures| match figures.load {
@@ -436,7 +434,7 @@ fn plots(all: &[Figures]) -> Result<()> {
                 plot.words("right", *last, (-8.0, below), server);
             }
         }
-        plot.save(name)
+        plot.save(folder, name)
     };
     draw(throughput, "serve_throughput.svg", &|figures| figures.throughput)?;
     draw(first, "serve_first_token.svg", &|figures| figures.first[1])

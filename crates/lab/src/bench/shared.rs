@@ -1,22 +1,28 @@
 //! Helpers shared by the benchmarks: the story models, the reference's generation loops, and a
 //! description of the machine.
 
+use crate::args::Args;
 use anyhow::{ensure, Result};
+use candecode::day05_model::Transformer;
 use candecode::day07_greedy::{argmax, log_softmax};
 use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
 use candecode::day12_batching::BatchCache;
-use candecode::kit::{Cache, Logits, Model, Request, Step, Tokenizer};
+use candecode::day15_scheduler::Scheduler;
+use candecode::kit::{Batch, Cache, Logits, Model, Request, Step, Tokenizer};
+use candecode_course::Repo;
 use candecode_engine::load::load_transformer;
 use candecode_engine::operations;
+use candecode_engine::score::trace;
 use candecode_formats::{hub, read_tokenizer};
 use candecode_remote::hub::Hub;
 use candle_core::{DType, Device, Tensor};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use xtask::cargo;
 
 /// Returns the root of the repository.
 pub fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).into()
 }
 
 /// Returns the path of a model, which is downloaded if necessary.
@@ -27,14 +33,40 @@ pub fn locate(name: &str) -> Result<PathBuf> {
     hub::locate(name, Some(&Hub { offline: false }))
 }
 
+/// Returns the folder for results: the book's with `--save`, else one that git doesn't track.
+///
+/// # Errors
+/// If the repository can't be read.
+pub fn results(args: &Args) -> Result<PathBuf> {
+    Ok(match args.save {
+        true => root().join("book/src/bench"),
+        false => cargo::target_dir(&Repo::open(&root())?).join("bench"),
+    })
+}
+
 /// Loads a model in f32 on the CPU, with the kernels that the command chooses by default.
 ///
 /// # Errors
 /// If it can't be read.
-pub fn model(name: &str) -> Result<Box<dyn Model>> {
+pub fn transformer(name: &str) -> Result<Transformer> {
     let ops = operations::choose(None, &Device::Cpu);
-    let folder = locate(name)?;
-    Ok(Box::new(load_transformer(&folder, DType::F32, &Device::Cpu, &ops)?))
+    load_transformer(&locate(name)?, DType::F32, &Device::Cpu, &ops)
+}
+
+/// Returns the same as a [`Model`].
+///
+/// # Errors
+/// If it can't be read.
+pub fn model(name: &str) -> Result<Box<dyn Model>> {
+    Ok(Box::new(transformer(name)?))
+}
+
+/// Loads story-3m in f32 on the CPU, with the days' own tensor operations.
+///
+/// # Errors
+/// If it can't be read.
+pub fn plain_story() -> Result<Transformer> {
+    load_transformer(&locate("story-3m")?, DType::F32, &Device::Cpu, &operations::plain())
 }
 
 /// Loads the story models' tokenizer.
@@ -69,6 +101,26 @@ pub fn request<'a>(model: &dyn Model, prompt: &[u32], new: usize) -> Request<'a>
     let mut request = Request::new(model.config(), prompt, new, argmax);
     request.eos_token_ids.clear();
     request
+}
+
+/// Returns day 15's 24 requests, of very different lengths.
+pub fn mix(model: &dyn Model) -> Vec<Request<'static>> {
+    let request = |(id, (prompt, new)): (usize, (Vec<u32>, usize))| Request {
+        id,
+        ..request(model, &prompt, new)
+    };
+    trace().into_iter().enumerate().map(request).collect()
+}
+
+/// Returns day 15's scheduler with a growing cache, for at most `positions` positions.
+pub fn scheduler<'a>(
+    model: &'a dyn Model,
+    tokenizer: &'a Tokenizer,
+    positions: usize,
+) -> Scheduler<'a> {
+    let layers = model.config().num_hidden_layers;
+    let new_cache = Box::new(move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>);
+    Scheduler::new(model, tokenizer, new_cache, positions)
 }
 
 /// Returns the ids of a prompt and its greedy continuation, `len` in total.

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Target time for one measurement in a round. Five samples are taken even if that takes longer.
+/// Target time for one measurement in a round. Five samples are taken even if that takes longer, but
+/// none after [`MOST`].
 const BUDGET: Duration = Duration::from_millis(500);
+const MOST: Duration = Duration::from_secs(5);
 
 /// The fastest time of each measurement, over all rounds.
 ///
@@ -54,17 +56,34 @@ impl Times {
     /// # Errors
     /// If a sample fails.
     pub fn samples(&mut self, name: &str, mut sample: impl FnMut() -> Result<f64>) -> Result<()> {
-        if self.only.as_deref().is_some_and(|only| only != name) {
+        self.several([name], || Ok([sample()?]))
+    }
+
+    /// Measures work that times several parts of itself: each sample returns the seconds of each.
+    ///
+    /// # Errors
+    /// If a sample fails.
+    pub fn several<const N: usize>(
+        &mut self,
+        names: [&str; N],
+        mut sample: impl FnMut() -> Result<[f64; N]>,
+    ) -> Result<()> {
+        if self.only.as_deref().is_some_and(|only| !names.contains(&only)) {
             return Ok(());
         }
-        let (mut fastest, mut count, begun) = (f64::INFINITY, 0, Instant::now());
-        while count < 5 || begun.elapsed() < BUDGET {
-            fastest = fastest.min(sample().with_context(|| name.to_string())?);
+        let (mut fastest, mut count, begun) = ([f64::INFINITY; N], 0, Instant::now());
+        while begun.elapsed() < if count < 5 { MOST } else { BUDGET } {
+            let seconds = sample().with_context(|| names.join(", "))?;
+            for (fastest, seconds) in fastest.iter_mut().zip(seconds) {
+                *fastest = fastest.min(seconds);
+            }
             count += 1;
         }
-        eprintln!("{name:<40} {}", shown(fastest));
-        let known = self.fastest.entry(name.to_string()).or_insert(fastest);
-        *known = known.min(fastest);
+        for (name, seconds) in names.into_iter().zip(fastest) {
+            eprintln!("{name:<40} {}", shown(seconds));
+            let known = self.fastest.entry(name.to_string()).or_insert(seconds);
+            *known = known.min(seconds);
+        }
         Ok(())
     }
 
@@ -82,13 +101,6 @@ impl Times {
     /// If one of them wasn't measured.
     pub fn line(&self, kind: &str, sizes: &[usize]) -> Result<Vec<(f64, f64)>> {
         sizes.iter().map(|n| Ok((*n as f64, self.of(&format!("{kind}_{n}"))?))).collect()
-    }
-
-    /// Prints every measurement.
-    pub fn print(&self) {
-        for (name, seconds) in &self.fastest {
-            println!("{name:<40} {}", shown(*seconds));
-        }
     }
 }
 

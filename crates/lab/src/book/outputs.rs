@@ -235,7 +235,7 @@ fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
     command.args(["-c", &format!("{CARGO}{typed}")]).current_dir(&repo.root);
     command.env("CANDECODE", program).env("CANDECODE_MODELS", repo.root.join("models"));
     host::set_threads(&mut command);
-    let out = child::run(&mut command, LIMIT, |_| ())?;
+    let out = child::run(&mut command, LIMIT)?;
     let errors: Vec<&str> = out.stderr.lines().filter(|line| !line.starts_with('[')).collect();
     Ok(match out.stdout.trim() {
         "" => errors.join("\n"),

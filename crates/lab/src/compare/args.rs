@@ -72,7 +72,7 @@ pub struct Compare {
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "peer", "endpoint"])]
     pub(crate) methods: bool,
     /// cpu, metal or cuda
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, default_value = xtask::host::DEFAULT_DEVICE)]
     pub(crate) device: String,
     /// The engine, if it's built already
     #[arg(long, hide = true)]

@@ -2,7 +2,7 @@
 //! table of times, speed-ups, and whether the texts match.
 
 use super::args::Compare;
-use super::texts::{indented, texts, Drafts, Text};
+use super::texts::{texts, two_columns, Drafts, Text};
 use anyhow::{ensure, Context, Result};
 use candecode_course::Repo;
 use std::path::Path;
@@ -52,10 +52,12 @@ pub(super) fn run(repo: &Repo, program: &Path, args: &Compare) -> Result<ExitCod
 
 /// Returns the rows, in the order of the table.
 fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
-    // In a comparison with transformers, our engine draws the same random numbers for a sequence
-    // that runs alone. In torch, one stream serves the whole batch, so a batch's draws differ.
+    // In a comparison with transformers, which runs the prompts in one batch, our engine draws
+    // from torch's stream. It serves the whole batch, so a sequence that runs alone draws other
+    // numbers.
     let torch = args.peer.is_some();
-    let alone = if torch { "torch" } else { "chacha" };
+    let rng = if torch { "torch" } else { "chacha" };
+    let alone = torch && prompts > 1;
     let engine = |name: &str, flags: &[&str], rng: &str, own_draws: bool| {
         let mut flags: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
         if args.samples() {
@@ -83,10 +85,10 @@ fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
             rows.push(engine("  in pages", &paged, rng, own_draws));
         };
         let day10 = ["--loop", "day10"];
-        pair("KV cache", &day10, &day10, alone, false);
+        pair("KV cache", &day10, &day10, rng, alone);
         if prompts > 1 {
             let name = format!("batch of {prompts}");
-            pair(&name, &["--loop", "day12"], &["--loop", "day21"], alone, torch);
+            pair(&name, &["--loop", "day12"], &["--loop", "day21"], rng, false);
         }
         if let Some(draft) = args.draft() {
             let name = format!("drafts by {}", draft.rsplit('/').next().unwrap_or(draft));
@@ -96,11 +98,11 @@ fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
         rows.extend(server);
         return rows;
     }
-    rows.push(engine("no cache", &["--loop", "day7", "--no-cache"], alone, false));
-    rows.push(engine("KV cache", &["--loop", "day10"], alone, false));
-    rows.push(engine("static KV cache", &["--loop", "day10", "--cache", "static"], alone, false));
+    rows.push(engine("no cache", &["--loop", "day7", "--no-cache"], rng, alone));
+    rows.push(engine("KV cache", &["--loop", "day10"], rng, alone));
+    rows.push(engine("static KV cache", &["--loop", "day10", "--cache", "static"], rng, alone));
     if prompts > 1 {
-        rows.push(engine(&format!("batch of {prompts}"), &["--loop", "day12"], alone, torch));
+        rows.push(engine(&format!("batch of {prompts}"), &["--loop", "day12"], rng, false));
     }
     rows.push(engine("scheduled", &["--loop", "day15"], "chacha", torch));
     if let Some(draft) = args.draft() {
@@ -123,7 +125,7 @@ fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
     }
     let word = args.block.as_deref().unwrap_or(UNHEARD);
     let name = format!("guarded: no {word}");
-    rows.push(engine(&name, &["--loop", "day10", "--block", word], alone, false));
+    rows.push(engine(&name, &["--loop", "day10", "--block", word], rng, alone));
     rows.extend(server);
     rows
 }
@@ -182,9 +184,15 @@ fn table(rows: &[Row], rounds: &[Vec<Vec<Text>>], prompts: &[String], args: &Com
     if let Some(temperature) = args.temperature.filter(|_| args.samples()) {
         say!("Sampled at temperature {temperature}, seed {}.", args.seed);
     }
-    say!("On {}. The text of the first row:", args.device);
-    for (prompt, text) in prompts.iter().zip(first) {
-        say!("{prompt}\n{}", indented(&text.text));
+    say!("On {}.", args.device);
+    // The first row's texts, and next to a peer's those of ours that have the same draws.
+    let ours = rows.iter().rposition(|row| row.name.starts_with("batch of"));
+    let ours = ours.or(rows.iter().position(|row| row.name == "KV cache"));
+    for at in [Some(0), ours.filter(|_| args.peer.is_some())].into_iter().flatten() {
+        say!("\n{}", paint(Color::Bold, &format!("{:<26}{}", "prompt", rows[at].name)));
+        for (prompt, text) in prompts.iter().zip(&rounds[at][0]) {
+            say!("{}", two_columns(prompt, &text.text));
+        }
     }
     ExitCode::from(u8::from(!all_equal))
 }
@@ -192,8 +200,13 @@ fn table(rows: &[Row], rounds: &[Vec<Vec<Text>>], prompts: &[String], args: &Com
 /// Returns the median of a row's times. Texts in a batch run at the same time, so the longest
 /// counts. Otherwise, the times are added.
 fn median(row: &Row, rounds: &[Vec<Text>]) -> f64 {
-    let shared = matches!(&row.source, Source::Engine(flags)
-        if flags.iter().any(|flag| ["day12", "day15", "day21"].contains(&flag.as_str())));
+    let shared = match &row.source {
+        Source::Engine(flags) => {
+            flags.iter().any(|flag| ["day12", "day15", "day21"].contains(&flag.as_str()))
+        }
+        Source::Transformers => true,
+        Source::Server(_) => false,
+    };
     let seconds = |texts: &Vec<Text>| {
         let each = texts.iter().map(Text::seconds);
         if shared {
@@ -311,13 +324,23 @@ mod tests {
 
     #[test]
     fn batch_time_is_not_summed_over_its_texts() {
-        let row = |flag: &str| Row {
-            name: String::new(),
-            source: Source::Engine(vec![flag.to_string()]),
-            own_draws: false,
-        };
+        let row = |source| Row { name: String::new(), source, own_draws: false };
+        let engine = |flag: &str| row(Source::Engine(vec![flag.to_string()]));
         let rounds = [vec![text(&[1], ""), text(&[2], "")]];
-        assert_eq!(median(&row("day12"), &rounds), 3.0);
-        assert_eq!(median(&row("day10"), &rounds), 6.0);
+        assert_eq!(median(&engine("day12"), &rounds), 3.0);
+        assert_eq!(median(&engine("day10"), &rounds), 6.0);
+        assert_eq!(median(&row(Source::Transformers), &rounds), 3.0);
+    }
+
+    #[test]
+    fn a_sampled_batch_draws_what_transformers_draws_and_a_prompt_alone_does_too() {
+        let typed = ["compare", "--temperature", "1", "--peer", "transformers"];
+        let args = Cli::parse_from(typed).args;
+        let equal = |prompts: usize| -> Vec<String> {
+            let rows = rows(&args, prompts).into_iter().filter(|row| !row.own_draws);
+            rows.map(|row| row.name).collect()
+        };
+        assert_eq!(equal(2), ["transformers", "batch of 2"]);
+        assert!(equal(1).contains(&"KV cache".to_string()), "{:?}", equal(1));
     }
 }

@@ -1,5 +1,5 @@
-//! Runs one round of candle-transformers' Llama and prints a line of JSON, for `cargo xtask bench
-//! engine --peers`.
+//! Runs one round of candle-transformers' Llama and prints a line of JSON, for
+//! `cargo xtask bench engine --peers`.
 //!
 //! `peer MODEL_DIR BATCH NEW_TOKENS IDS` (IDS such as 5,9,77): greedy prefill and decode of equal
 //! rows, in f32.

@@ -50,12 +50,11 @@ pub fn answer(q: Question) -> Answer {
             |(id, table): (&usize, &BlockTable)| json!({ "id": id, "blocks": table.blocks.len() });
         let tables: Vec<Value> = scheduler.cache.tables.iter().map(held).collect();
         let free = scheduler.cache.pool.num_free();
-        let tokens = match plan.is_empty() {
-            true => Vec::new(),
-            false => {
-                let logits = scheduler.run(&plan)?;
-                scheduler.postprocess(&plan, &logits)
-            }
+        let tokens = if plan.is_empty() {
+            Vec::new()
+        } else {
+            let logits = scheduler.run(&plan)?;
+            scheduler.postprocess(&plan, &logits)
         };
         for token in &tokens {
             if let Some(text) = texts.get_mut(token.row) {

@@ -81,8 +81,9 @@ pub fn answer(q: Question) -> Answer {
                     "len": table.len, "stuck": stuck.contains(id) })
         };
         let tables: Vec<Value> = cache.tables.iter().map(table).collect();
+        let free: Vec<&u32> = cache.pool.free.iter().collect();
         steps.push(json!({
-            "tables": tables, "holders": cache.pool.ref_counts, "free": cache.pool.free,
+            "tables": tables, "holders": cache.pool.ref_counts, "free": free,
             "waiting": waiting,
         }));
         let more = q.requests.iter().any(|asked| asked.at > step);

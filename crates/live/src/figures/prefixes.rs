@@ -66,10 +66,11 @@ pub fn answer(q: Question) -> Answer {
             json!({ "holders": cache.pool.ref_counts[block as usize], "hash": hash })
         };
         let blocks: Vec<Value> = (0..q.blocks as u32).map(block).collect();
+        let free_list: Vec<&u32> = cache.pool.free.iter().collect();
         let table = |id| cache.tables.get(&id).map(|table| &table.blocks);
         steps.push(json!({
             "found": found, "computed": prompt.len() - found, "attached": attached,
-            "evicted": evicted, "blocks": blocks, "table": table(id), "free": cache.pool.free,
+            "evicted": evicted, "blocks": blocks, "table": table(id), "free": free_list,
             "lacks": needed.saturating_sub(free),
             "hits": prefixes.hits, "queries": prefixes.queries,
         }));

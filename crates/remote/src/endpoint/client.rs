@@ -1,17 +1,26 @@
-//! The HTTP client: lists a server's models, sends requests, and turns down what a server refuses.
+//! The HTTP client: lists a server's models, sends requests, and reports what a server refuses.
 
+use crate::connection::{explain, is_local, looked_up, settings};
 use crate::endpoint::events::Events;
+use crate::endpoint::json::error_message;
 use crate::endpoint::request::Request;
 use crate::endpoint::server::Server;
-use crate::endpoint::stream::{error_message, Data, Stream, LONGEST, SILENCE};
+use crate::endpoint::stream::{Message, Stream, LONGEST, SILENCE};
+use crate::origin::{redirect, Origin, REDIRECTS};
+use crate::retry_after::Wait;
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use candecode_kit::error::{quoted, shown, usage};
+use candecode_kit::note::note;
 use serde_json::Value;
 use std::sync::mpsc::{sync_channel, Receiver};
 use std::time::Duration;
-use ureq::http::{self, Response};
-use ureq::{Agent, Body};
+use ureq::http::{self, Response, Uri};
+use ureq::{Agent, Body, BodyReader};
 
+/// Maximum number of attempts per request, and maximum time between them in total, while the server
+/// is busy and says when to try again.
+const TRIES: u32 = 5;
+const PAUSES: Duration = Duration::from_secs(60);
 /// Maximum number of events to read ahead: 256 MiB at most, since an event has up to [`LONGEST`]
 /// bytes.
 const AHEAD: usize = 64;
@@ -31,10 +40,10 @@ impl Client {
     /// # Errors
     /// A usage error, if the address is invalid or the key can't be sent in a header.
     pub fn new(address: &str, key: Option<&str>) -> Result<Self> {
-        let host = address.strip_prefix("http://").or(address.strip_prefix("https://"));
-        let host = host.filter(|host| !host.is_empty() && !host.starts_with('/'));
-        let host = host.ok_or_else(|| no_address(address))?;
         let base = address.trim_end_matches('/').trim_end_matches("/v1");
+        let base = format!("{base}/v1");
+        let uri: Uri = base.parse().map_err(|_| no_address(address))?;
+        Origin::of(&uri).with_context(|| no_address(address))?;
         let (source, key) = match key {
             Some(key) => ("--api-key", Some(key.to_string())),
             None => ("OPENAI_API_KEY", std::env::var("OPENAI_API_KEY").ok()),
@@ -47,17 +56,11 @@ impl Client {
                  was something else copied with it?"
             ))
         );
-        let mut config = Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_resolve(Some(Duration::from_secs(15)))
-            .timeout_connect(Some(Duration::from_secs(15)))
-            .timeout_recv_response(Some(SILENCE))
-            .timeout_per_read(Some(SILENCE))
-            .user_agent(concat!("candecode/", env!("CARGO_PKG_VERSION")));
-        if ["127.", "localhost", "[::1]"].iter().any(|name| host.starts_with(name)) {
+        let mut config = settings(SILENCE)?;
+        if is_local(&uri) {
             config = config.proxy(None); // through a proxy, localhost would be the proxy's machine
         }
-        Ok(Self { agent: config.build().new_agent(), base: format!("{base}/v1"), key })
+        Ok(Self { agent: config.build().new_agent(), base, key })
     }
 
     /// Returns the address, with `/v1`.
@@ -65,37 +68,54 @@ impl Client {
         &self.base
     }
 
-    /// Returns the server's models, or None if the server doesn't list them.
+    /// Returns the server's models.
     ///
     /// # Errors
     /// If no server answers, it rejects the request, or the response isn't a list of models.
-    pub fn models(&self) -> Result<Option<Vec<Server>>> {
-        let response = self.send("models", None)?;
-        if response.status() == 404 {
-            return Ok(None);
-        }
+    pub fn models(&self) -> Result<Vec<Server>> {
+        self.list(self.send("models", None)?)
+    }
+
+    /// Reads a list of models: OpenAI's, a list without a frame, or ollama's.
+    fn list(&self, response: Response<Body>) -> Result<Vec<Server>> {
         let text = text_of(self.accepted(response)?.into_body());
         let json: Value = serde_json::from_str(&text).unwrap_or_default();
-        let Some(list) = json["data"].as_array() else {
-            bail!(
+        let list = match (&json, &json["data"], &json["models"]) {
+            (Value::Array(list), ..) | (_, Value::Array(list), _) | (.., Value::Array(list)) => {
+                list
+            }
+            (_, Value::Null, _) if json.get("data").is_some() => &Vec::new(),
+            _ => bail!(
                 "--endpoint {}: the server answered, but not in OpenAI's format: {}",
                 self.base,
                 quoted(one_line(&text))
-            )
+            ),
         };
-        let word = |model: &Value, name: &str| model[name].as_str().unwrap_or_default().to_string();
-        let server = |model| Server { model: word(model, "id"), owned_by: word(model, "owned_by") };
-        Ok(Some(list.iter().map(server).collect()))
+        let server = |model: &Value| {
+            let names = [model, &model["id"], &model["name"], &model["model"]];
+            let model_name = names.iter().find_map(|name| name.as_str())?.to_string();
+            let owned_by = model["owned_by"].as_str().unwrap_or_default().to_string();
+            Some(Server { model: model_name, owned_by })
+        };
+        Ok(list.iter().filter_map(server).collect())
     }
 
-    /// Returns the model to use: `wanted`, or if it's empty, the server's only model.
+    /// Returns the model to use: `wanted`, or if it's empty, the server's only model. If `wanted`
+    /// names one, the server needn't list its models.
     ///
     /// # Errors
     /// If [`models`](Self::models) fails, the server has no such model, or `wanted` is empty and
-    /// the server doesn't have exactly one model.
+    /// the server doesn't list exactly one model.
     pub fn choose_model(&self, wanted: &str) -> Result<Server> {
         let base = &self.base;
-        let Some(mut models) = self.models()? else {
+        let response = self.send("models", None)?;
+        let status = response.status();
+        let mut models = match self.list(response) {
+            Ok(models) => models,
+            Err(_) if status == 404 || (status != 401 && !wanted.is_empty()) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        if models.is_empty() {
             ensure!(
                 !wanted.is_empty(),
                 usage(format!(
@@ -103,24 +123,22 @@ impl Client {
                 ))
             );
             return Ok(Server { model: wanted.to_string(), owned_by: String::new() });
-        };
+        }
         let names: Vec<String> = models.iter().take(8).map(|model| shown(&model.model)).collect();
         let more = if models.len() > names.len() { ", …" } else { "" };
         let names = names.join(", ") + more;
-        if wanted.is_empty() {
-            ensure!(
-                models.len() < 2,
-                usage(format!(
+        let found = match wanted {
+            "" if models.len() == 1 => models.pop(),
+            "" => {
+                return Err(usage(format!(
                     "--endpoint {base}: the server has {} models; choose one with --model: {names}",
                     models.len()
-                ))
-            );
-            return models
-                .pop()
-                .with_context(|| format!("--endpoint {base}: the server lists no models"));
-        }
-        models.into_iter().find(|model| model.model == wanted).ok_or_else(|| {
-            anyhow!("--endpoint {base}: the server has no model \"{wanted}\"; it has {names}")
+                )))
+            }
+            wanted => models.into_iter().find(|model| model.model == wanted),
+        };
+        found.with_context(|| {
+            format!("--endpoint {base}: the server has no model \"{wanted}\"; it has {names}")
         })
     }
 
@@ -132,16 +150,16 @@ impl Client {
     }
 
     /// Sends a request on a thread of its own, so that the caller can stop waiting for it. The
-    /// channel receives the data of each event of the response, which may have up to `most` bytes
+    /// channel receives each event of the response, which may have up to `most` bytes
     /// in total, or an error if the request fails. If the receiver is gone when the next event
     /// arrives, the connection is closed.
-    fn stream(&self, path: &'static str, body: Value, most: u64) -> Receiver<Result<Data>> {
+    fn stream(&self, path: &'static str, body: Value, most: u64) -> Receiver<Result<Message>> {
         let (sender, events) = sync_channel(AHEAD);
         let client = self.clone();
         std::thread::spawn(move || match client.events(path, &body, most) {
             Ok(events) => {
                 for event in events {
-                    if sender.send(Ok(event)).is_err() {
+                    if sender.send(event).is_err() {
                         break;
                     }
                 }
@@ -158,15 +176,60 @@ impl Client {
     ///
     /// # Errors
     /// If no server answers, or it rejects the request. The error includes the server's message.
-    fn events(&self, path: &str, body: &Value, most: u64) -> Result<Stream> {
+    fn events(&self, path: &str, body: &Value, most: u64) -> Result<Stream<BodyReader<'static>>> {
         let body = self.accepted(self.send(path, Some(body))?)?.into_body();
-        Ok(Stream::new(body, most))
+        Ok(Stream::new(body.into_with_config().limit(u64::MAX).reader(), most))
     }
 
-    /// Sends a GET request to a path, or a POST request if there is a body.
+    /// Sends a GET request to a path, or a POST request if there is a body. If the server is busy
+    /// and says when to try again, that's done.
     fn send(&self, path: &str, body: Option<&Value>) -> Result<Response<Body>> {
+        let (mut tries, mut left) = (1, PAUSES);
+        loop {
+            let response = self.follow(path, body)?;
+            let wait =
+                Wait::of(response.headers()).and_then(|wait| Some((wait.bounded()?, wait.said)));
+            match wait.filter(|_| matches!(response.status().as_u16(), 429 | 503)) {
+                Some((pause, said)) if pause <= left && tries < TRIES => {
+                    note!("the server is busy, and asks to wait {said}: trying again then");
+                    std::thread::sleep(pause);
+                    (tries, left) = (tries + 1, left - pause);
+                }
+                _ => return Ok(response),
+            }
+        }
+    }
+
+    /// Sends a request, and sends it once more to each address on the same server that it is
+    /// redirected to. The key and the prompt never go to another scheme, host or port.
+    fn follow(&self, path: &str, body: Option<&Value>) -> Result<Response<Body>> {
         let base = &self.base;
-        let mut request = http::Request::builder().uri(format!("{base}/{path}"));
+        let mut address: Uri = format!("{base}/{path}").parse().map_err(|_| no_address(base))?;
+        for _ in 0..=REDIRECTS {
+            let response = self.send_once(&address, body)?;
+            let status = response.status().as_u16();
+            let next = redirect(&address, status, response.headers());
+            let next = next.map_err(|_| {
+                anyhow!("--endpoint {base}: the server redirects to an invalid address")
+            })?;
+            let Some(next) = next else { return Ok(response) };
+            let same =
+                Origin::of(&next) == Origin::of(&address) && (status != 303 || body.is_none());
+            ensure!(
+                same,
+                "--endpoint {base}: the server redirects to {}; if you trust that address, use it \
+                 with --endpoint",
+                shown(&next)
+            );
+            address = next;
+        }
+        bail!("--endpoint {base}: the server's redirects never end")
+    }
+
+    /// Sends a request to this address.
+    fn send_once(&self, address: &Uri, body: Option<&Value>) -> Result<Response<Body>> {
+        let base = &self.base;
+        let mut request = http::Request::builder().uri(address.clone());
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
@@ -178,26 +241,20 @@ impl Client {
             }
         };
         response.map_err(|error| {
-            let why = match error {
-                ureq::Error::Io(error) => error.to_string(),
-                other => other.to_string(),
-            };
-            anyhow!(
-                "--endpoint {base}: no response ({why}); is the server running, and is the port \
-                 right?"
-            )
+            let host = looked_up(&self.agent, address);
+            let why = explain(&error, &host, "is the server running, and is the port right?");
+            anyhow!("--endpoint {base}: no response {why}")
         })
     }
 
-    /// Returns the response if its status is 200.
+    /// Returns the response if its status is a success.
     fn accepted(&self, response: Response<Body>) -> Result<Response<Body>> {
         let status = response.status().as_u16();
-        if status == 200 {
+        if response.status().is_success() {
             return Ok(response);
         }
-        let wait = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-        let wait =
-            wait.map_or(String::new(), |wait| format!("; it asks to wait {} s", shown(wait)));
+        let wait = Wait::of(response.headers());
+        let wait = wait.map_or(String::new(), |wait| format!("; it asks to wait {}", wait.said));
         let text = text_of(response.into_body());
         let json: Value = serde_json::from_str(&text).unwrap_or_default();
         let said = one_line(&error_message(&json).unwrap_or(text));

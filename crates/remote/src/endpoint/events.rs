@@ -1,8 +1,9 @@
 //! A response as events: each with a piece of text, some tokens, or how a text ended.
 
+use crate::endpoint::json;
 use crate::endpoint::request::Request;
-use crate::endpoint::stream::{error_message, Data};
-use anyhow::{bail, ensure, Context as _, Result};
+use crate::endpoint::stream::Message;
+use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use candecode_kit::error::{quoted, shown};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -11,6 +12,17 @@ use std::time::Duration;
 
 /// Maximum length of a token's text, in bytes. Real vocabularies stay within a few hundred.
 const LONGEST_TOKEN: usize = 512;
+/// Finish reasons of a text that the server couldn't finish.
+const FAILED: &[&str] = &[
+    "abort",
+    "aborted",
+    "canceled",
+    "cancelled",
+    "error",
+    "failed",
+    "insufficient_system_resource",
+    "timeout",
+];
 /// How often to ask whether to stop while no event arrives.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -62,17 +74,14 @@ pub enum Event {
 /// to what was requested, however long the stream continues. An error is the last event: the server
 /// rejects the request, reports an error, or ends the stream early.
 pub struct Events {
-    received: Receiver<Result<Data>>,
+    received: Receiver<Result<Message>>,
     stop: fn() -> bool,
     /// Maximum number of tokens to accept for each text, and the number that was requested.
     most_tokens: usize,
     wanted_tokens: usize,
     /// Events of the newest message that haven't been returned yet.
     ready: VecDeque<Result<Event>>,
-    /// The length of each text so far, in bytes.
-    lengths: Vec<usize>,
-    /// Whether each text has a finish reason.
-    finished: Vec<bool>,
+    texts: Vec<Progress>,
     /// Number of pieces of text so far.
     pieces: usize,
     /// Whether a message has arrived.
@@ -82,10 +91,21 @@ pub struct Events {
     stopped: bool,
 }
 
+/// What has arrived of a text.
+#[derive(Clone, Default)]
+struct Progress {
+    /// Its length in bytes.
+    length: usize,
+    /// Whether an event mentioned it.
+    begun: bool,
+    /// Whether it has a finish reason.
+    finished: bool,
+}
+
 impl Events {
     /// Returns the events of a response to `request`, whose messages arrive through a channel.
     pub(super) fn new(
-        received: Receiver<Result<Data>>,
+        received: Receiver<Result<Message>>,
         request: &Request<'_>,
         stop: fn() -> bool,
     ) -> Self {
@@ -96,8 +116,7 @@ impl Events {
             most_tokens: request.most_tokens(),
             wanted_tokens: request.params.max_new_tokens,
             ready: VecDeque::new(),
-            lengths: vec![0; n],
-            finished: vec![false; n],
+            texts: vec![Progress::default(); n],
             pieces: 0,
             begun: false,
             ended: false,
@@ -117,49 +136,69 @@ impl Events {
                 return self.end(false); // closing the connection makes the server stop computing
             }
             match self.received.recv_timeout(TICK) {
-                Ok(message) => break message?,
+                Ok(message) => break message,
                 Err(RecvTimeoutError::Timeout) if !(self.stop)() => continue,
                 Err(_) => return self.end(false), // the end of the stream, or the caller's wish
             }
         };
         let noun = if self.pieces == 1 { "event" } else { "events" };
         let broken = || format!("the stream was cut off after {} {noun} with text", self.pieces);
-        let message = message.with_context(broken)?;
+        let message = message.map_err(|error| match error.is::<std::io::Error>() {
+            true => error.context(broken()),
+            false => error,
+        })?;
         self.begun = true;
-        if message == "[DONE]" {
+        if message.data.trim() == "[DONE]" {
             return self.end(true);
         }
-        let json: Value = serde_json::from_str(&message).with_context(|| {
-            format!("the server sent an event that is not JSON: {}", quoted(&message))
-        })?;
-        if let Some(message) = error_message(&json) {
-            bail!("the server reports an error in the stream: {}", shown(message));
+        let json = json::parse(&message.data);
+        let error = match &json {
+            Ok(json) => json::error_message(json),
+            Err(_) => None,
+        };
+        if let Some(error) = error.or_else(|| message.is_error.then(|| message.data.clone())) {
+            bail!("the server reports an error: {}", shown(error));
         }
+        let json = json.with_context(|| {
+            format!("the server sent an event that is not JSON: {}", quoted(&message.data))
+        })?;
         if json["usage"].is_object() {
             let count = |name: &str| json["usage"][name].as_u64().unwrap_or(0);
             let (prompt, new) = (count("prompt_tokens"), count("completion_tokens"));
             self.ready.push_back(Ok(Event::Usage { prompt, new }));
         }
-        json["choices"].as_array().into_iter().flatten().try_for_each(|choice| self.take(choice))
+        json["choices"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .try_for_each(|choice| self.take(choice))?;
+        if message.is_whole {
+            return self.end(true);
+        }
+        Ok(())
     }
 
     /// Ends the response, with `[DONE]` or without.
     fn end(&mut self, done: bool) -> Result<()> {
         self.ended = true;
         self.stopped = !done && (self.stop)();
+        if self.stopped {
+            return Ok(());
+        }
         // Some servers omit `[DONE]`. A finish reason for every text is enough.
-        let whole = done || self.finished.iter().all(|finished| *finished);
         ensure!(
-            whole || self.stopped,
+            done || self.texts.iter().all(|text| text.finished),
             "the stream ended early, after {} event(s) with text; is the server still running?",
             self.pieces
         );
+        let (begun, n) = (self.texts.iter().filter(|text| text.begun).count(), self.texts.len());
+        ensure!(begun == n, "the server answered without text, or with {begun} of {n} texts");
         Ok(())
     }
 
     /// Makes the events of a choice ready.
     fn take(&mut self, choice: &Value) -> Result<()> {
-        let (at, n) = (choice["index"].as_u64().unwrap_or(0) as usize, self.lengths.len());
+        let (at, n) = (choice["index"].as_u64().unwrap_or(0) as usize, self.texts.len());
         ensure!(at < n, "the server sent choice index {at}; number requested: {n}");
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let ids =
@@ -184,25 +223,41 @@ impl Events {
         if !(new_ids.is_empty() && texts.is_empty() && numbers.is_empty()) {
             events.push(Event::Tokens { at, ids: new_ids, texts, logprobs: numbers });
         }
-        if let Some(reason) = choice["finish_reason"].as_str() {
-            self.finished[at] = true;
-            events.push(Event::Finish { at, reason: reason.to_string() });
-        }
-        let piece = choice["text"].as_str().or(choice["delta"]["content"].as_str());
-        let piece = piece.unwrap_or_default();
-        self.lengths[at] += piece.len();
+        // Some servers send the whole message so far with each new part of it.
+        let content = match (&choice["delta"], &choice["message"]) {
+            (delta @ Value::Object(_), _) | (_, delta @ Value::Object(_)) => delta,
+            _ => choice,
+        };
+        let names = ["text", "content", "refusal"];
+        let mut pieces = names.iter().map(|name| json::text(&content[*name]));
+        let piece = pieces.find(|piece| !piece.is_empty()).unwrap_or_default();
+        let text = &mut self.texts[at];
+        text.begun = true;
+        text.length += piece.len();
         ensure!(
-            self.lengths[at] <= self.most_tokens.saturating_mul(LONGEST_TOKEN),
+            text.length <= self.most_tokens.saturating_mul(LONGEST_TOKEN),
             "the server keeps sending: {} bytes of text, but only {} tokens were requested",
-            self.lengths[at],
+            text.length,
             self.wanted_tokens
         );
         if !piece.is_empty() {
             self.pieces += 1;
-            events.push(Event::Text { at, text: piece.to_string() });
+            events.push(Event::Text { at, text: piece });
+        }
+        let reason = choice["finish_reason"].as_str().or(choice["finish_reason"]["type"].as_str());
+        let reason = reason.filter(|reason| !matches!(*reason, "" | "null"));
+        if let Some(reason) = reason {
+            text.finished = true;
+            events.push(Event::Finish { at, reason: reason.to_string() });
         }
         self.ready.extend(events.into_iter().map(Ok));
-        Ok(())
+        match reason.filter(|reason| FAILED.contains(reason)) {
+            Some(reason) => Err(anyhow!(
+                "the server broke the text off: its finish_reason is {}",
+                quoted(reason)
+            )),
+            None => Ok(()),
+        }
     }
 }
 

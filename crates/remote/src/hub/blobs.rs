@@ -5,42 +5,32 @@ use crate::hub::failure::Failure;
 use crate::hub::requests::About;
 use candecode_formats::hub::Repository;
 use ring::digest::{Context, SHA256};
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// A file in the cache.
 pub struct Blob<'a> {
     about: &'a About,
     path: PathBuf,
-    /// What has arrived so far. An interrupted download is resumed at its end.
+    /// What has arrived so far. An interrupted download is resumed at its end. No other program
+    /// uses this name.
     pub part: PathBuf,
-    /// Other programs that use `hf-hub` hold this lock while they download the file.
-    _lock: File,
 }
 
 impl<'a> Blob<'a> {
-    /// Waits up to 5 s until no other program downloads this file.
+    /// Returns the file's place in the cache.
     ///
     /// # Errors
-    /// If another program does, or the cache can't be written to.
+    /// If the cache can't be written to.
     pub fn open(cached: &Repository, about: &'a About) -> Result<Self, Failure> {
-        let path = cached.dir.join("blobs").join(&about.etag);
-        fs::create_dir_all(cached.dir.join("blobs"))?;
-        let (part, locked) = (path.with_extension("part"), path.with_extension("lock"));
-        let lock = File::create(&locked)?;
-        for _ in 0..5 {
-            // Some network drives don't support locks.
-            if !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
-                if part.is_symlink() && !part.exists() {
-                    fs::remove_file(&part)?; // a link that leads nowhere
-                }
-                return Ok(Self { about, path, part, _lock: lock });
-            }
-            std::thread::sleep(Duration::from_secs(1));
+        let blobs = cached.dir.join("blobs");
+        fs::create_dir_all(&blobs)?;
+        let part = blobs.join(format!("{}.candecode.part", about.etag));
+        if part.is_symlink() && !part.exists() {
+            fs::remove_file(&part)?; // a link that leads nowhere
         }
-        Err(Failure::Locked(locked))
+        Ok(Self { about, path: blobs.join(&about.etag), part })
     }
 
     /// Returns the file's length in bytes, unless the hub doesn't say.

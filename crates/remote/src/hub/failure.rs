@@ -1,12 +1,14 @@
 //! Why a request or a download failed, and whether another try might help.
 
-use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use crate::connection::reason;
+use crate::retry_after::Wait;
+use std::io;
+use std::time::Duration;
 
 /// Why something couldn't be downloaded.
 pub enum Failure {
-    /// The hub refused the request with this status.
-    Status(u16),
+    /// The hub refused the request with this status, and may have said when to try again.
+    Status(u16, Option<Wait>),
     /// The host that the hub redirected to refused the request with this status.
     Elsewhere(String, u16),
     /// A response has no such header, or an invalid one. The second word says which.
@@ -15,16 +17,14 @@ pub enum Failure {
     Redirects,
     /// Nothing arrived for this many seconds.
     Silent(u64),
-    /// The connection couldn't be made, or broke.
-    Connection(ureq::Error),
+    /// The connection to this host couldn't be made, or broke.
+    Connection(String, ureq::Error),
     /// The token can't be sent in a header.
     Token,
     /// The file is empty.
     Empty,
     /// What arrived isn't the file that the hub announced.
     Damaged(String),
-    /// Another program holds this lock.
-    Locked(PathBuf),
     /// The cache couldn't be read or written.
     Disk(io::Error),
 }
@@ -39,7 +39,7 @@ impl Failure {
     /// Returns the status with which the hub refused a request, or 0 for other failures.
     pub fn status(&self) -> u16 {
         match self {
-            Self::Status(code) => *code,
+            Self::Status(code, _) => *code,
             _ => 0,
         }
     }
@@ -48,18 +48,21 @@ impl Failure {
     /// the hub redirects to may refuse an address that has expired, and the next one is new.
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Status(code) => matches!(code, 408 | 429 | 500..=599),
-            Self::Connection(ureq::Error::Io(e)) => {
-                e.kind() != ErrorKind::ConnectionRefused && !is_unknown_host(e)
+            Self::Status(code, _) => matches!(code, 408 | 429 | 500..=599),
+            Self::Connection(_, error @ (ureq::Error::Io(_) | ureq::Error::Protocol(_))) => {
+                reason(error).is_none()
             }
-            Self::Connection(error) => matches!(error, ureq::Error::Protocol(_)),
             Self::Elsewhere(..) => true,
             _ => false,
         }
     }
-}
 
-/// Returns true if no address was found for a host's name. The standard library has no kind for it.
-fn is_unknown_host(error: &io::Error) -> bool {
-    error.to_string().starts_with("failed to lookup address information")
+    /// Returns how long to wait before this try, counted from 1. None if that's too long.
+    pub fn pause(&self, tries: u32) -> Option<Duration> {
+        let usual = Duration::from_millis(250 << tries);
+        match self {
+            Self::Status(_, Some(wait)) => wait.bounded().map(|time| time.max(usual)),
+            _ => Some(usual),
+        }
+    }
 }

@@ -6,9 +6,9 @@
 
 mod blobs;
 mod failure;
-mod origin;
 mod requests;
 
+use crate::connection::explain;
 use anyhow::{anyhow, bail, Result};
 use blobs::Blob;
 use candecode_formats::folder::{INDEX, SINGLE};
@@ -24,7 +24,6 @@ use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, IsTerminal as _, Read as _, Write as _};
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Maximum number of attempts per request while the hub is busy or the connection breaks.
 const TRIES: u32 = 5;
@@ -182,9 +181,10 @@ impl<'a> Source<'a> {
                     self.requests.show(token)?;
                     (self.token, self.token_sent) = (None, true);
                 }
-                (Err(e), _) if e.is_passing() && tries < TRIES => {
-                    std::thread::sleep(Duration::from_millis(250 << tries));
-                }
+                (Err(e), _) if e.is_passing() && tries < TRIES => match e.pause(tries) {
+                    Some(pause) => std::thread::sleep(pause),
+                    None => return Err(e),
+                },
                 (other, _) => return other,
             }
         }
@@ -197,27 +197,30 @@ impl<'a> Source<'a> {
         let kept = "what came so far is kept; try again later";
         let no_hub = "is HF_ENDPOINT right, and is there no login page in between?";
         let why = match error {
-            Failure::Status(404) if file == INDEX => format!(
+            Failure::Status(404, _) if file == INDEX => format!(
                 "the hub has no {SINGLE} there, and no {INDEX}; candecode reads safetensors, or a \
                     GGUF file on disk"
             ),
-            Failure::Status(404) => {
+            Failure::Status(404, _) => {
                 "the hub has no such file there, or no such repository; is the name right?".into()
             }
-            Failure::Status(code @ (401 | 403)) if environment::forbids_token() => format!(
+            Failure::Status(code @ (401 | 403), _) if environment::forbids_token() => format!(
                 "access refused ({code}); HF_HUB_DISABLE_IMPLICIT_TOKEN is set, so no token was \
                     sent"
             ),
-            Failure::Status(code @ (401 | 403)) => format!(
+            Failure::Status(code @ (401 | 403), _) => format!(
                 "{} ({code}); is the name right? If it is, the repository is private or gated: \
                     accept its terms on {hub}/{repo}, make a token on {hub}/settings/tokens, and \
                     set it: HF_TOKEN=hf_...",
                 if self.token_sent { "the hub refuses your token" } else { "access refused" }
             ),
-            Failure::Status(code) if passing => {
-                format!("the hub is busy or in trouble ({code}); {kept}")
+            Failure::Status(code, wait) if passing => {
+                let wait = wait.filter(|wait| wait.bounded().is_none());
+                let wait =
+                    wait.map_or(String::new(), |wait| format!("it asks to wait {}; ", wait.said));
+                format!("the hub is busy or in trouble ({code}); {wait}{kept}")
             }
-            Failure::Status(code) => {
+            Failure::Status(code, _) => {
                 format!("what answers at {hub} is no hub (it answers {code}); {no_hub}")
             }
             Failure::Elsewhere(host, code) => {
@@ -232,11 +235,12 @@ impl<'a> Source<'a> {
             Failure::Silent(seconds) => {
                 format!("nothing has arrived from {hub} for {seconds} s; {kept}")
             }
-            Failure::Connection(error) if passing => {
+            Failure::Connection(_, error) if passing => {
                 format!("the connection broke ({error}); {kept}")
             }
-            Failure::Connection(error) => {
-                format!("{hub} is out of reach ({error}); is there a network?")
+            Failure::Connection(host, error) => {
+                let why = explain(&error, &host, "is there a network?");
+                format!("{hub} is out of reach {why}")
             }
             Failure::Token => {
                 "the hub asks for a token, and yours contains spaces, line breaks or \
@@ -247,9 +251,6 @@ impl<'a> Source<'a> {
             Failure::Damaged(what) => format!(
                 "it came damaged twice ({what}) and was deleted; try again, or use another network"
             ),
-            Failure::Locked(lock) => {
-                format!("another program is fetching it, and holds the lock {}", lock.display())
-            }
             Failure::Disk(e) if e.kind() == ErrorKind::StorageFull => {
                 "the disk is full; free some space, or set HF_HOME to a folder on another disk"
                     .into()
@@ -299,7 +300,7 @@ fn transfer(
         return Ok(()); // `finish` checks it
     }
     let (body, from) = match hub.bytes(&cached.name, commit, file, there) {
-        Err(Failure::Status(416)) => {
+        Err(Failure::Status(416, _)) => {
             return Err(Failure::Damaged("nothing is left to download".into()))
         }
         answer => answer?,
@@ -314,7 +315,7 @@ fn transfer(
     let (mut length, mut bytes) = (from, vec![0; 1 << 16]);
     // One byte too many is enough for `finish` to reject the file.
     while length <= size {
-        let count = body.read(&mut bytes).map_err(|e| hub.broken(e.into()))?;
+        let count = body.read(&mut bytes).map_err(|e| hub.broken(String::new(), e.into()))?;
         if count == 0 {
             break;
         }

@@ -3,16 +3,15 @@
 //! Redirects are followed here, one at a time, because the token goes to the hub alone, never to
 //! another scheme, host or port that the hub redirects to.
 
+use crate::connection::{looked_up, settings};
 use crate::hub::failure::Failure;
-use crate::hub::origin::{resolve, Origin};
+use crate::origin::{redirect, Origin, REDIRECTS};
+use crate::retry_after::Wait;
 use anyhow::{Context as _, Result};
 use candecode_formats::hub::is_plain_name;
 use std::time::Duration;
 use ureq::http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
-use ureq::{Agent, Body};
-
-/// Maximum number of redirects per request.
-const REDIRECTS: usize = 10;
+use ureq::{Agent, Body, Timeout};
 
 /// What the hub says about a file.
 pub struct About {
@@ -38,7 +37,7 @@ impl Requests {
     /// (or `HF_HUB_DOWNLOAD_TIMEOUT` seconds, if set) is given up.
     ///
     /// # Errors
-    /// If `HF_ENDPOINT` isn't an address.
+    /// If `HF_ENDPOINT` isn't an address, or `SSL_CERT_FILE` has no certificates.
     pub fn new() -> Result<Self> {
         let variable = |name| std::env::var(name).ok().map(|value| value.trim().to_string());
         let named = variable("HF_ENDPOINT").filter(|value| !value.is_empty());
@@ -50,18 +49,8 @@ impl Requests {
         })?;
         let seconds = variable("HF_HUB_DOWNLOAD_TIMEOUT").and_then(|s| s.parse().ok());
         let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(60);
-        let silence = Some(Duration::from_secs(seconds));
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .timeout_resolve(silence)
-            .timeout_connect(silence)
-            .timeout_recv_response(silence)
-            .timeout_per_read(silence)
-            // A hub that compresses a file doesn't know its length, and can't resume it.
-            .accept_encoding("identity")
-            .user_agent(concat!("candecode/", env!("CARGO_PKG_VERSION")));
+        // A hub that compresses a file doesn't know its length, and can't resume it.
+        let config = settings(Duration::from_secs(seconds))?.accept_encoding("identity");
         let agent = config.build().new_agent();
         Ok(Self { agent, endpoint, origin, seconds, token: None })
     }
@@ -91,11 +80,7 @@ impl Requests {
     /// If the hub refuses the request, or doesn't name the commit and the file's hash.
     pub fn about(&self, repo: &str, revision: &str, file: &str) -> Result<About, Failure> {
         let mut found = Found::default();
-        let asked = self.follow(&Method::HEAD, self.address(repo, revision, file)?, 0, |hop| {
-            found.read(hop);
-            found.is_complete()
-        });
-        match asked {
+        match self.follow(&Method::HEAD, self.address(repo, revision, file)?, 0, &mut found) {
             // A store may refuse to say how long a file is, but still send it.
             Err(Failure::Elsewhere(..)) if found.is_named() => {}
             asked => drop(asked?),
@@ -123,7 +108,7 @@ impl Requests {
         from: u64,
     ) -> Result<(Body, u64), Failure> {
         let address = self.address(repo, revision, file)?;
-        let response = self.follow(&Method::GET, address, from, |_| false)?;
+        let response = self.follow(&Method::GET, address, from, &mut Found::default())?;
         let headers = response.headers();
         if word(headers, "content-encoding").is_some_and(|encoding| encoding != "identity") {
             return Err(Failure::Header("content-encoding", "invalid"));
@@ -134,16 +119,19 @@ impl Requests {
                 Some(range) => start(&range).ok_or(Failure::Header("content-range", "invalid"))?,
                 None => from,
             },
-            code => return Err(Failure::Status(code)),
+            code => return Err(Failure::Status(code, None)),
         };
         Ok((response.into_body(), from))
     }
 
-    /// Classifies an error of a connection.
-    pub fn broken(&self, error: ureq::Error) -> Failure {
+    /// Classifies an error of a connection to this host.
+    pub fn broken(&self, host: String, error: ureq::Error) -> Failure {
         match error {
+            ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => {
+                Failure::Connection(host, error)
+            }
             ureq::Error::Timeout(_) => Failure::Silent(self.seconds),
-            error => Failure::Connection(error),
+            error => Failure::Connection(host, error),
         }
     }
 
@@ -158,45 +146,34 @@ impl Requests {
             }
         }
         let address = format!("{}/{repo}/resolve/{revision}/{name}", self.endpoint);
-        address.parse().map_err(|_| Failure::Status(404))
+        address.parse().map_err(|_| Failure::Status(404, None))
     }
 
-    /// Sends a request and follows its redirects, until `enough` accepts a response or there is
-    /// nowhere else to go.
+    /// Sends a request and follows its redirects. `HEAD` asks no further once it has found all.
     fn follow(
         &self,
         method: &Method,
-        address: Uri,
+        mut address: Uri,
         from: u64,
-        mut enough: impl FnMut(&Hop<'_>) -> bool,
+        found: &mut Found,
     ) -> Result<Response<Body>, Failure> {
-        let mut address = address;
         for _ in 0..=REDIRECTS {
             let at_hub = Origin::of(&address).as_ref() == Some(&self.origin);
             let response = self.send(method, &address, from, at_hub)?;
-            let code = response.status().as_u16();
+            let (code, headers) = (response.status().as_u16(), response.headers());
             if code >= 400 {
                 let host = address.host().unwrap_or_default().to_string();
-                let elsewhere = Failure::Elsewhere(host, code);
-                return Err(if at_hub { Failure::Status(code) } else { elsewhere });
+                return Err(match at_hub {
+                    true => Failure::Status(code, Wait::of(headers)),
+                    false => Failure::Elsewhere(host, code),
+                });
             }
-            let location = response.headers().get("location");
-            let next = match location.filter(|_| matches!(code, 301 | 302 | 303 | 307 | 308)) {
-                None => None,
-                Some(location) => {
-                    let next = location.to_str().ok().and_then(|to| resolve(&address, to));
-                    Some(next.ok_or(Failure::Header("location", "invalid"))?)
-                }
-            };
-            let leaves = next.as_ref().is_some_and(|next| Origin::of(next) != Origin::of(&address));
-            let hop = Hop { headers: response.headers(), last: next.is_none(), leaves };
+            let next = redirect(&address, code, headers);
+            let next = next.map_err(|_| Failure::Header("location", "invalid"))?;
+            found.read(headers, &address, next.as_ref());
             match next {
-                Some(next) if !enough(&hop) => address = next,
-                Some(_) => return Ok(response),
-                None => {
-                    enough(&hop);
-                    return Ok(response);
-                }
+                Some(next) if method == Method::GET || !found.is_complete() => address = next,
+                _ => return Ok(response),
             }
         }
         Err(Failure::Redirects)
@@ -217,18 +194,9 @@ impl Requests {
         if let Some(token) = self.token.as_ref().filter(|_| at_hub) {
             request = request.header("authorization", token.clone());
         }
-        let request = request.body(()).map_err(|e| self.broken(e.into()))?;
-        self.agent.run(request).map_err(|e| self.broken(e))
+        let sent = request.body(()).map_err(Into::into).and_then(|r| self.agent.run(r));
+        sent.map_err(|e| self.broken(looked_up(&self.agent, address), e))
     }
-}
-
-/// One response on the way to a file.
-struct Hop<'a> {
-    headers: &'a HeaderMap,
-    /// Whether it's not a redirect.
-    last: bool,
-    /// Whether it redirects to another host.
-    leaves: bool,
 }
 
 /// What the responses so far say about a file.
@@ -242,19 +210,21 @@ struct Found {
 }
 
 impl Found {
-    /// Reads a response. The first one that says something counts, except that the `ETag` and the
-    /// length of a redirect within the hub are those of the redirect.
-    fn read(&mut self, hop: &Hop<'_>) {
-        let header = |name| word(hop.headers, name).filter(|value| !value.is_empty());
+    /// Reads a response from `address`, which may redirect to `next`. The first one that says
+    /// something counts, except that the `ETag` and the length of a redirect within the hub are
+    /// those of the redirect.
+    fn read(&mut self, headers: &HeaderMap, address: &Uri, next: Option<&Uri>) {
+        let header = |name| word(headers, name).filter(|value| !value.is_empty());
         let tag = |name| header(name).map(|tag| plain_tag(&tag));
         self.commit = self.commit.take().or_else(|| header("x-repo-commit"));
         self.linked_etag = self.linked_etag.take().or_else(|| tag("x-linked-etag"));
-        let linked_size = || header("x-linked-size")?.parse().ok();
-        self.linked_size = self.linked_size.or_else(linked_size);
-        if hop.last || (hop.leaves && self.commit.is_some()) {
+        self.linked_size = self.linked_size.or_else(|| header("x-linked-size")?.parse().ok());
+        let leaves = next.is_some_and(|next| Origin::of(next) != Origin::of(address));
+        if next.is_none() || (leaves && self.commit.is_some()) {
             self.etag = self.etag.take().or_else(|| tag("etag"));
         }
-        if hop.last && header("content-encoding").is_none_or(|encoding| encoding == "identity") {
+        let is_plain = header("content-encoding").is_none_or(|encoding| encoding == "identity");
+        if next.is_none() && is_plain {
             self.size = header("content-length").and_then(|length| length.parse().ok());
         }
     }

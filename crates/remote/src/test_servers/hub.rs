@@ -1,8 +1,9 @@
 //! A hub on the loopback, which serves a folder in the hub's protocol and injects the faults a test
 //! asks for.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+pub use crate::test_servers::loopback::Asked;
+use crate::test_servers::loopback::Loopback;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -51,55 +52,41 @@ pub enum Large {
     Elsewhere,
 }
 
-/// One request: `GET /path`, or `PROBE /path` if only the headers of the answer are asked for, and
-/// its own headers in lower case.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    pub line: String,
-    pub headers: String,
-}
-
 struct Shared {
     dir: PathBuf,
-    address: String,
     large: Large,
-    asked: Mutex<Vec<Asked>>,
     faults: Mutex<Vec<(&'static str, &'static str, usize, Fault)>>,
     released: AtomicBool,
     gated: AtomicBool,
 }
 
-/// A hub with one repository. It serves until the test ends, unless closed earlier.
+/// A hub with one repository. `HEAD` is how a client asks what a file is.
 pub struct Hub {
     pub address: String,
+    server: Loopback,
     shared: Arc<Shared>,
+}
+
+impl std::ops::Deref for Hub {
+    type Target = Loopback;
+
+    fn deref(&self) -> &Loopback {
+        &self.server
+    }
 }
 
 impl Hub {
     pub fn serve(dir: impl Into<PathBuf>, large: Large) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
         let shared = Arc::new(Shared {
             dir: dir.into(),
-            address: address.clone(),
             large,
-            asked: Mutex::default(),
             faults: Mutex::default(),
             released: AtomicBool::new(false),
             gated: AtomicBool::new(false),
         });
         let serving = shared.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (stream, shared) = (stream.unwrap(), serving.clone());
-                let mut first = [0; 4];
-                if stream.peek(&mut first).is_ok() && &first == b"QUIT" {
-                    break;
-                }
-                std::thread::spawn(move || answer(stream, &shared));
-            }
-        });
-        Self { address, shared }
+        let server = Loopback::start(move |asked, stream| file(stream, &serving, asked));
+        Self { address: server.address.clone(), server, shared }
     }
 
     /// Refuses requests without the token `hf_secret`.
@@ -129,60 +116,15 @@ impl Hub {
     pub fn release(&self) {
         self.shared.released.store(true, Ordering::SeqCst);
     }
-
-    /// Stops listening on the address.
-    pub fn close(&self) {
-        let host = self.address.trim_start_matches("http://");
-        let mut stream = TcpStream::connect(host).unwrap();
-        stream.write_all(b"QUIT").unwrap();
-        while TcpStream::connect(host).is_ok() {}
-    }
-
-    /// Returns the requests received since the last call.
-    pub fn asked(&self) -> Vec<Asked> {
-        std::mem::take(&mut self.shared.asked.lock().unwrap())
-    }
-
-    /// Does the same, but returns only the request lines.
-    pub fn lines(&self) -> Vec<String> {
-        self.asked().into_iter().map(|asked| asked.line).collect()
-    }
-}
-
-/// Answers the requests on one connection: one, or two through a proxy, since this is also one.
-fn answer(mut stream: TcpStream, shared: &Shared) {
-    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-    loop {
-        let Some(Ok(first)) = lines.next() else { return };
-        let headers: Vec<String> =
-            lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
-        let headers = headers.join("\n").to_ascii_lowercase();
-        let (method, rest) = first.split_once(' ').unwrap_or((&first, ""));
-        let method = if method == "HEAD" { "PROBE" } else { method };
-        let path = rest.split(' ').next().unwrap_or_default();
-        let line = format!("{method} {path}");
-        shared.asked.lock().unwrap().push(Asked { line, headers: headers.clone() });
-        if method == "CONNECT" {
-            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
-            continue;
-        }
-        let _ = file(&mut stream, shared, method, path, &headers);
-        return;
-    }
 }
 
 const END: &str = "connection: close\r\n\r\n";
 
 /// Answers one request.
-fn file(
-    stream: &mut TcpStream,
-    shared: &Shared,
-    method: &str,
-    path: &str,
-    headers: &str,
-) -> std::io::Result<()> {
+fn file(stream: &mut dyn Write, shared: &Shared, asked: &Asked) -> std::io::Result<()> {
+    let (method, path) = asked.line.split_once(' ').unwrap_or_default();
     let elsewhere = path.strip_prefix("/elsewhere/");
-    let known = headers.lines().any(|line| line == "authorization: bearer hf_secret");
+    let known = asked.header("authorization") == Some("bearer hf_secret");
     if shared.gated.load(Ordering::SeqCst) && elsewhere.is_none() && !known {
         let code = "x-error-code: GatedRepo";
         return write!(stream, "HTTP/1.1 401 No\r\n{code}\r\ncontent-length: 0\r\n{END}");
@@ -198,7 +140,7 @@ fn file(
         && elsewhere.is_none()
         && name.is_some_and(|name| name.ends_with(".safetensors"));
     // Faults that affect the body apply to the response that has one.
-    let fault = name.filter(|_| !sent_on || method == "PROBE");
+    let fault = name.filter(|_| !sent_on || method == "HEAD");
     let fault = fault.and_then(|name| next_fault(shared, method, name));
     let bytes = name.and_then(|name| std::fs::read(shared.dir.join(name)).ok());
     match fault {
@@ -225,13 +167,13 @@ fn file(
     let about = format!("x-repo-commit: {COMMIT}\r\netag: {weak}\"{etag}\"\r\n");
     let size = bytes.len();
     if sent_on {
-        let there = shared.address.replace("127.0.0.1", "localhost");
+        let there = asked.header("host").unwrap_or_default().replace("127.0.0.1", "localhost");
         let about = format!(
             "x-repo-commit: \
                 {COMMIT}\r\netag: \"no-hash\"\r\nx-linked-etag: \"{etag}\"\r\nx-linked-size: \
                 {size}\r\n"
         );
-        let to = format!("location: {there}/elsewhere/{name}\r\n");
+        let to = format!("location: http://{there}/elsewhere/{name}\r\n");
         return write!(stream, "HTTP/1.1 302 Found\r\n{about}{to}content-length: 0\r\n{END}");
     }
     match fault {
@@ -239,14 +181,14 @@ fn file(
         Some(Fault::OtherLength) => bytes.push(0),
         _ => {}
     }
-    if method == "PROBE" {
+    if method == "HEAD" {
         let length = match fault {
             Some(Fault::NoLength) => String::new(),
             _ => format!("content-length: {size}\r\n"),
         };
         return write!(stream, "HTTP/1.1 200 OK\r\n{about}{length}{END}");
     }
-    let range = headers.lines().find_map(|line| line.strip_prefix("range: bytes="));
+    let range = asked.header("range").and_then(|range| range.strip_prefix("bytes="));
     let from = range.map(|range| range.trim_end_matches('-').parse::<usize>().unwrap());
     let (status, part) = match (fault, from) {
         (Some(Fault::NoRanges), _) | (_, None) => ("200 OK".to_string(), &bytes[..]),
@@ -314,6 +256,11 @@ impl Home {
     /// Returns the path of a model file in the cache.
     pub fn file(&self, name: &str) -> PathBuf {
         self.repo().join("snapshots").join(COMMIT).join(name)
+    }
+
+    /// Returns the path of what has arrived of a blob.
+    pub fn part(&self, etag: &str) -> PathBuf {
+        self.repo().join("blobs").join(format!("{etag}.candecode.part"))
     }
 
     /// Lists the files in `blobs/` with their lengths.

@@ -3,4 +3,5 @@
 #![allow(missing_docs)]
 
 pub mod hub;
+pub mod loopback;
 pub mod openai;

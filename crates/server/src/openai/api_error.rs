@@ -54,6 +54,12 @@ impl ApiError {
         Self { param, ..Self::new(400, "invalid_request_error", message) }
     }
 
+    /// 400: a field asks for something that this server doesn't support. Clients know the code, and
+    /// some leave the field out and try again.
+    pub fn unsupported(param: &str, message: impl Into<String>) -> Self {
+        Self { code: Some("unsupported_parameter"), ..Self::invalid(param, message) }
+    }
+
     /// 400: the request as a whole is invalid.
     pub fn unreadable(message: impl Into<String>) -> Self {
         Self::new(400, "invalid_request_error", message)
@@ -76,6 +82,17 @@ impl ApiError {
         let message =
             format!("This model's maximum context length is {context} tokens. However, {it}");
         Self { code: Some("context_length_exceeded"), ..Self::invalid(param, message) }
+    }
+
+    /// 400: a prompt of `tokens` tokens leaves no room for `asked` more in a context of `context`.
+    /// The wording is vLLM's.
+    pub fn max_tokens_exceeded(asked: usize, tokens: usize, context: usize) -> Self {
+        let message = format!(
+            "'max_tokens' or 'max_completion_tokens' is too large: {asked}. This model's maximum \
+             context length is {context} tokens and your request has {tokens} input tokens \
+             ({asked} > {context} - {tokens})."
+        );
+        Self { code: Some("context_length_exceeded"), ..Self::invalid("max_tokens", message) }
     }
 
     /// 404: the request names a model other than the one being served.

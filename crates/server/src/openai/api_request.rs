@@ -1,16 +1,7 @@
 //! A request in OpenAI's format, as prompts and sampling parameters.
 
+use super::fields::{Endpoint, Fields};
 use candecode::kit::SamplingParams;
-use serde_json::{Map, Value};
-
-/// OpenAI's two endpoints, each with its own request and response format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Endpoint {
-    /// `/v1/completions`: continues a text.
-    Completions,
-    /// `/v1/chat/completions`: answers a list of messages.
-    Chat,
-}
 
 /// One message of a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,18 +38,8 @@ pub struct ApiRequest {
     pub n: usize,
     /// Number of top alternatives to report with each token. None: no logprobs.
     pub logprobs: Option<usize>,
-    /// Whether completions start with their prompt.
-    pub echo: bool,
-    /// Whether the answer is streamed as server-sent events.
-    pub stream: bool,
-    /// Whether a stream ends with a usage event.
-    pub include_usage: bool,
-    /// Whether the rendered chat ends with the opening of an assistant turn.
-    pub add_generation_prompt: bool,
-    /// Whether to continue the last message instead of answering it.
-    pub continue_final_message: bool,
-    /// Extra variables for the chat template.
-    pub template_kwargs: Map<String, Value>,
+    /// All other fields, as they were sent.
+    pub fields: Fields,
     /// Names of fields that were ignored.
     pub ignored: Vec<String>,
 }

@@ -1,9 +1,9 @@
-//! Rejects requests that this server can't answer as asked. The ranges of single fields stand in
-//! [`known_fields`](super::known_fields); everything else that is checked is checked here.
+//! Rejects requests that this server can't answer as asked. The types of the fields stand in
+//! [`fields`](super::fields); everything else that is checked is checked here.
 
 use super::api_error::ApiError;
-use super::api_request::{ApiRequest, Endpoint};
-use super::known_fields::{asks_for_nothing, Fields};
+use super::api_request::ApiRequest;
+use super::fields::{Endpoint, Fields, Logprobs};
 use candecode::kit::error::{describe, shown};
 use candecode::kit::{ModelConfig, SamplingParams, Tokenizer};
 use candecode_engine::{requests, token_rules};
@@ -11,76 +11,107 @@ use candecode_engine::{requests, token_rules};
 /// Maximum number of choices in one request: prompts times `n`.
 const MAX_CHOICES: usize = 128;
 /// Maximum number of alternatives per token (vLLM's `max_logprobs`).
-const MAX_LOGPROBS: usize = 20;
+const MAX_LOGPROBS: f64 = 20.0;
 /// Maximum number of logprobs in one answer, alternatives included. Each takes up to a kilobyte
 /// while the answer is serialized.
 const MOST_LOGPROBS: usize = 1 << 18;
 
-/// Rejects fields that belong to the other endpoint and would have an effect there.
+/// Rejects fields that are out of range, or that contradict each other, for every model.
 ///
 /// # Errors
 /// 400, naming the field.
-pub fn check_endpoint(fields: &Fields, endpoint: Endpoint) -> Result<(), ApiError> {
-    let (there, names) = match endpoint {
-        Endpoint::Chat => ("/v1/completions", &["prompt", "echo"][..]),
-        Endpoint::Completions => (
-            "/v1/chat/completions",
-            &["messages", "top_logprobs", "chat_template_kwargs", "continue_final_message"][..],
-        ),
+pub fn check(fields: &Fields) -> Result<(), ApiError> {
+    check_ranges(fields)?;
+    if let Some(format) = fields.response_format.as_ref().filter(|format| format.kind != "text") {
+        let message = format!(
+            "response_format {} is not supported here; use structured_outputs with regex or choice",
+            shown(&format.kind)
+        );
+        return Err(ApiError::unsupported("response_format", message));
+    }
+    if let Some((id, bias)) = fields.logit_bias.iter().find(|(_, bias)| bias.abs() > 100.0) {
+        let message = format!("logit_bias of token {id} must be from -100 to 100, got {bias}");
+        return Err(ApiError::invalid("logit_bias", message));
+    }
+    if fields.cache_salt.as_ref().is_some_and(|salt| salt.is_empty() || salt.len() > 256) {
+        return Err(ApiError::invalid("cache_salt", "cache_salt must have 1 to 256 bytes"));
+    }
+    if fields.best_of.is_some_and(|best_of| best_of != fields.n.unwrap_or(1)) {
+        let message = "best_of must equal n: this server returns every completion it generates";
+        return Err(ApiError::invalid("best_of", message));
+    }
+    let logprobs = matches!(fields.logprobs, Some(Logprobs::Flag(true)));
+    if !logprobs && fields.top_logprobs.is_some_and(|top| top > 0) {
+        let message = "top_logprobs needs \"logprobs\": true";
+        return Err(ApiError::invalid("top_logprobs", message));
+    }
+    if fields.stream_options.include_usage == Some(true) && !fields.stream {
+        let message = "stream_options requires \"stream\": true";
+        return Err(ApiError::invalid("stream_options", message));
+    }
+    Ok(())
+}
+
+/// Rejects numbers out of range.
+fn check_ranges(fields: &Fields) -> Result<(), ApiError> {
+    let count = |number: Option<usize>| number.map(|number| number as f64);
+    let top = match fields.logprobs {
+        Some(Logprobs::Top(top)) => Some(top),
+        _ => None,
     };
-    for name in names {
-        if fields.value(name).is_some_and(|value| !asks_for_nothing(value) && value != 0) {
-            let message = format!("{name} is only for {there}; leave it out here");
-            return Err(ApiError::invalid(name, message));
+    // The engine computes in 32-bit floats.
+    let (most, least_above_0) = (f64::from(f32::MAX), f64::from(f32::MIN_POSITIVE));
+    for (name, number, low, high, range) in [
+        ("frequency_penalty", fields.frequency_penalty.map(f64::from), -2.0, 2.0, "from -2 to 2"),
+        ("logprobs", count(top), 0.0, MAX_LOGPROBS, "from 0 to 20"),
+        ("max_completion_tokens", count(fields.max_completion_tokens), 1.0, most, "1 or above"),
+        ("max_tokens", count(fields.max_tokens), 1.0, most, "1 or above"),
+        ("min_p", fields.min_p, 0.0, 1.0, "from 0 to 1"),
+        ("n", count(fields.n), 1.0, MAX_CHOICES as f64, "from 1 to 128"),
+        ("presence_penalty", fields.presence_penalty.map(f64::from), -2.0, 2.0, "from -2 to 2"),
+        // Dividing by anything much smaller overflows a logit.
+        (
+            "repetition_penalty",
+            fields.repetition_penalty.map(f64::from),
+            f64::from(1e-4_f32),
+            most,
+            "0.0001 or above, within 32 bits",
+        ),
+        ("temperature", fields.temperature, 0.0, most, "0 or above, within 32 bits"),
+        ("top_k", fields.top_k.map(|k| k as f64), -1.0, most, "-1 or above"),
+        ("top_logprobs", count(fields.top_logprobs), 0.0, MAX_LOGPROBS, "from 0 to 20"),
+        ("top_p", fields.top_p, least_above_0, 1.0, "above 0 and at most 1"),
+    ] {
+        if let Some(number) = number.filter(|number| !(low..=high).contains(number)) {
+            return Err(ApiError::invalid(name, format!("{name} must be {range}, got {number}")));
         }
     }
     Ok(())
 }
 
-/// Rejects what no model could do: values that are out of range, too long, or contradict each
-/// other. `fields` are those that `request` was read from.
+/// Rejects a request that no model can answer.
 ///
 /// # Errors
 /// 400, naming the field.
-pub fn check(request: &ApiRequest, fields: &Fields) -> Result<(), ApiError> {
-    check_format(fields)?;
-    let params = &request.params;
-    if params.logit_bias.iter().any(|(_, bias)| bias.abs() > 100.0) {
-        return Err(fields.wrong("logit_bias"));
-    }
-    let salt: Option<String> = fields.get("cache_salt")?;
-    if salt.is_some_and(|salt| salt.is_empty() || salt.len() > 256) {
-        return Err(fields.wrong("cache_salt"));
-    }
+pub fn check_request(request: &ApiRequest) -> Result<(), ApiError> {
+    let (n, params) = (request.n, &request.params);
     if params.stop.iter().any(String::is_empty) {
         return Err(ApiError::invalid("stop", "stop must not contain an empty string"));
     }
     check_amounts(params)?;
-    check_choices(request, fields)?;
-    if request.include_usage && !request.stream {
-        let message = "stream_options requires \"stream\": true";
-        return Err(ApiError::invalid("stream_options", message));
+    if n > 1 && params.temperature == 0.0 {
+        let message = "n must be 1 at temperature 0, where every completion would be the same";
+        return Err(ApiError::invalid("n", message));
+    }
+    if n * request.prompts.len() > MAX_CHOICES {
+        let message = format!("prompts times n must be at most {MAX_CHOICES}");
+        return Err(ApiError::invalid("n", message));
+    }
+    if request.fields.echo && request.logprobs.is_some() {
+        let message = "echo can't be combined with logprobs: the prompt's logprobs aren't computed";
+        return Err(ApiError::invalid("echo", message));
     }
     token_rules::check(params).map_err(|(param, message)| ApiError::invalid(param, message))
-}
-
-/// Rejects formats other than text, and keys inside a field that aren't read. The only supported
-/// `response_format` is `{"type": "text"}`, the default: the other types need a grammar, which day
-/// 14 doesn't cover.
-fn check_format(fields: &Fields) -> Result<(), ApiError> {
-    if let Some(format) = fields.value("response_format") {
-        let kind = format["type"].as_str().ok_or_else(|| fields.wrong("response_format"))?;
-        if kind != "text" {
-            let message = format!(
-                "response_format {} is not supported; use structured_outputs with regex or choice",
-                shown(kind)
-            );
-            return Err(ApiError::invalid("response_format", message));
-        }
-        fields.refuse_within("response_format", &["type"])?;
-    }
-    fields.refuse_within("structured_outputs", &["regex", "choice"])?;
-    fields.refuse_within("stream_options", &["include_usage"])
 }
 
 /// Rejects lists so long that they would slow down the model's thread, which goes through them for
@@ -99,36 +130,6 @@ fn check_amounts(params: &SamplingParams) -> Result<(), ApiError> {
             let message = format!("{name} may have at most {most} {what}, got {got}");
             return Err(ApiError::invalid(name, message));
         }
-    }
-    Ok(())
-}
-
-/// Rejects impossible numbers of choices, and logprobs that can't be reported with them.
-fn check_choices(request: &ApiRequest, fields: &Fields) -> Result<(), ApiError> {
-    let n = request.n;
-    if n > 1 && request.params.temperature == 0.0 {
-        let message = "n must be 1 at temperature 0, where every completion would be the same";
-        return Err(ApiError::invalid("n", message));
-    }
-    if fields.get::<usize>("best_of")?.is_some_and(|best_of| best_of != n) {
-        let message = "best_of must equal n: this server returns every completion it generates";
-        return Err(ApiError::invalid("best_of", message));
-    }
-    if n * request.prompts.len() > MAX_CHOICES {
-        let message = format!("prompts times n must be at most {MAX_CHOICES}");
-        return Err(ApiError::invalid("n", message));
-    }
-    if request.logprobs.is_some_and(|top| top > MAX_LOGPROBS) {
-        return Err(fields.wrong("logprobs"));
-    }
-    let top: Option<usize> = fields.get("top_logprobs")?;
-    if request.logprobs.is_none() && top.is_some_and(|top| top > 0) {
-        let message = "top_logprobs needs \"logprobs\": true";
-        return Err(ApiError::invalid("top_logprobs", message));
-    }
-    if request.echo && request.logprobs.is_some() {
-        let message = "echo can't be combined with logprobs: the prompt's logprobs aren't computed";
-        return Err(ApiError::invalid("echo", message));
     }
     Ok(())
 }

@@ -3,12 +3,13 @@
 mod api_error;
 mod api_request;
 pub mod checks;
-mod known_fields;
+mod fields;
 mod parse;
 mod reply;
 #[cfg(test)]
 mod tests;
 
 pub use api_error::{cut, ApiError};
-pub use api_request::{ApiRequest, ChatMessage, Endpoint, PromptInput, NO_SEED};
+pub use api_request::{ApiRequest, ChatMessage, PromptInput, NO_SEED};
+pub use fields::Endpoint;
 pub use reply::{ChoiceDelta, Reply};

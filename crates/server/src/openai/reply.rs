@@ -2,7 +2,8 @@
 //! events.
 
 use super::api_error::ApiError;
-use super::api_request::{ApiRequest, Endpoint};
+use super::api_request::ApiRequest;
+use super::fields::{Endpoint, StreamOptions};
 use candecode::day20_serve::{finish_reason, ChoiceToken};
 use candecode::kit::{FinishReason, Tokenizer};
 use serde_json::{json, Value};
@@ -97,11 +98,13 @@ pub struct Reply {
     /// Arrival time of the request in seconds since 1970, the same in every event.
     created: u64,
     model: String,
-    /// Total number of tokens in all prompts. Each prompt counts once, regardless of `n`.
-    prompt_tokens: usize,
+    /// Number of tokens in each prompt.
+    prompt_tokens: Vec<usize>,
+    /// Choices per prompt.
+    n: usize,
     /// Whether the answer includes logprobs.
     pub logprobs: bool,
-    include_usage: bool,
+    stream_options: StreamOptions,
     choices: Vec<ReplyChoice>,
 }
 
@@ -125,9 +128,10 @@ impl Reply {
             id,
             created,
             model,
-            prompt_tokens: prompts.iter().map(Vec::len).sum(),
+            prompt_tokens: prompts.iter().map(Vec::len).collect(),
+            n: request.n,
             logprobs: request.logprobs.is_some(),
-            include_usage: request.include_usage,
+            stream_options: request.fields.stream_options.clone(),
             choices: (0..prompts.len() * request.n).map(choice).collect(),
         }
     }
@@ -137,13 +141,10 @@ impl Reply {
         self.choices.iter().all(|choice| choice.finish.is_some())
     }
 
+    /// The usage of the whole answer. Each prompt counts once, regardless of `n`.
     fn usage(&self) -> Value {
-        let completion: usize = self.choices.iter().map(|choice| choice.tokens).sum();
-        json!({
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": completion,
-            "total_tokens": self.prompt_tokens + completion,
-        })
+        let completion = self.choices.iter().map(|choice| choice.tokens).sum();
+        usage(self.prompt_tokens.iter().sum(), completion)
     }
 
     /// Appends a token to its choice.
@@ -191,10 +192,8 @@ impl Reply {
             events += &self.event(index, nothing, logprobs, finish);
         }
         if self.is_done() {
-            if self.include_usage {
-                let mut last = self.chunk(json!([]));
-                last["usage"] = self.usage();
-                events += &sse(&last);
+            if self.stream_options.include_usage == Some(true) {
+                events += &sse(&self.chunk(json!([]), self.usage()));
             }
             events += DONE;
         }
@@ -214,12 +213,16 @@ impl Reply {
         });
         let name = if self.endpoint == Endpoint::Chat { "delta" } else { "text" };
         choice[name] = new;
-        sse(&self.chunk(json!([choice])))
+        let usage = match self.stream_options.continuous_usage_stats {
+            Some(true) => usage(self.prompt_tokens[index / self.n], self.choices[index].tokens),
+            _ => Value::Null,
+        };
+        sse(&self.chunk(json!([choice]), usage))
     }
 
     /// Builds the part that all events share. If the stream ends with a usage event, every earlier
-    /// event has a `usage` of `null`.
-    fn chunk(&self, choices: Value) -> Value {
+    /// event has a `usage`, too: `null`, or that of its choice so far.
+    fn chunk(&self, choices: Value, usage: Value) -> Value {
         let object = match self.endpoint {
             Endpoint::Completions => "text_completion",
             Endpoint::Chat => "chat.completion.chunk",
@@ -228,8 +231,8 @@ impl Reply {
             "id": self.id, "object": object, "created": self.created, "model": self.model,
             "choices": choices,
         });
-        if self.include_usage {
-            chunk["usage"] = Value::Null;
+        if self.stream_options.include_usage == Some(true) {
+            chunk["usage"] = usage;
         }
         chunk
     }
@@ -281,6 +284,15 @@ impl Reply {
             Endpoint::Completions => completion_logprobs(&tokens, &mut choice.offset),
         }
     }
+}
+
+/// Formats OpenAI's `usage`.
+fn usage(prompt: usize, completion: usize) -> Value {
+    json!({
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+    })
 }
 
 /// Formats logprobs for a chat: `{"content": [{"token", "logprob", "bytes", "top_logprobs":

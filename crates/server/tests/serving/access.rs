@@ -70,7 +70,7 @@ fn only_clients_of_this_machine_are_answered_without_a_key() {
 #[test]
 fn pages_of_allowed_origins_may_ask() {
     let page = "http://app.example:3000";
-    let origins = format!("{page},https://b.example");
+    let origins = format!("{page},HTTPS://B.example:443,null");
     let server = Server::start(&["--allowed-origins", &origins, "--api-key", "k"]);
     let ask = |server: &Server, method: &str, origin: &str| {
         let headers = format!(
@@ -89,6 +89,17 @@ fn pages_of_allowed_origins_may_ask() {
     ] {
         assert!(asked.contains(part), "{part}: {asked}");
     }
+    // Chromium asks whether a page from the internet may talk to this machine.
+    let private = |origin: &str| {
+        let headers = format!(
+            "host: localhost\r\norigin: {origin}\r\naccess-control-request-method: POST\r\n\
+             access-control-request-private-network: true\r\n"
+        );
+        head(&server, "OPTIONS", "/v1/models", &headers)
+            .contains("access-control-allow-private-network: true")
+    };
+    assert!(private(page) && private("null") && private("https://b.example"));
+    assert!(!private("http://evil.example"));
     // Without the key, the page is allowed to read the error.
     let answer = ask(&server, "GET", page);
     assert!(answer.contains("http/1.1 401"), "{answer}");
@@ -96,6 +107,8 @@ fn pages_of_allowed_origins_may_ask() {
     let stranger = ask(&server, "OPTIONS", "http://evil.example");
     assert!(!stranger.contains("access-control-allow-origin"), "{stranger}");
 
+    let from_file = ask(&Server::start(&["--allowed-origins", "null"]), "GET", "null");
+    assert!(from_file.contains("access-control-allow-origin: null"), "{from_file}");
     let any = "https://anything.example";
     for (flags, status, allowed) in
         [(&["--allowed-origins", "*"][..], "200", true), (&[], "403", false)]
@@ -133,8 +146,12 @@ fn the_model_is_listed_and_found_by_its_name() {
     for name in ["me%2Fstory%203:m%20%C3%A9", "me/story%203%3Am%20%c3%a9"] {
         assert_eq!(server.get(&format!("/v1/models/{name}")).0, 200, "{name}");
     }
-    let (status, text) = server.get(&format!("/v1/models/{}", "a".repeat(5000)));
-    assert!(status == 404 && text.len() < 400, "{status} {text}");
+    for (name, status) in [("a".repeat(5000), 404), ("%ff".into(), 400), (String::new(), 200)] {
+        let (got, text) = server.get(&format!("/v1/models/{name}"));
+        assert!(got == status && text.len() < 400, "{got} {text}");
+        let json: Value = serde_json::from_str(&text).unwrap();
+        assert!(got == 200 || json["error"]["message"].is_string(), "{text}");
+    }
 }
 
 #[test]
@@ -167,10 +184,12 @@ fn flags_that_make_no_sense_are_refused() {
     for key in ["", "pässword", "two words", "line\nend"] {
         refused(&["--api-key", key], 2, "--api-key");
     }
-    for origin in ["app.example", "http://app.example/", "http://app.example/page"] {
+    for origin in ["app.example", "http://app.example/", "http://app.example/page", ""] {
         refused(&["--allowed-origins", origin], 2, "--allowed-origins");
     }
     refused(&["--host", "0.0.0.0"], 2, "give them a key with --api-key");
+    refused(&["--host", "no-such-host.invalid"], 2, "--host");
+    assert_eq!(Server::start(&["--host", "localhost"]).get("/health/").0, 200);
     refused(&["--dtype", "f8"], 2, "unknown dtype");
     let first = Server::start(&[]);
     let port = first.host.split(':').nth(1).unwrap();

@@ -53,28 +53,3 @@ fn requests_at_once_get_what_each_gets_alone() {
         assert!(!few_blocks || preempted, "{flags:?}: 24 blocks were enough for all requests");
     }
 }
-
-/// Half of the clients disconnect midway, which doesn't affect the others.
-#[test]
-fn those_who_stay_get_the_same_when_others_leave() {
-    let server = Arc::new(Server::start(&["--max-batch", "8"]));
-    let alone: Vec<Value> = (0..8).map(|i| choice(&server, i)).collect();
-    let threads: Vec<_> = (0..8)
-        .map(|i| {
-            let server = server.clone();
-            std::thread::spawn(move || {
-                let long = body(&prompt(i), &json!({"max_tokens": 300, "stream": true}));
-                let mut leaves = server.begin(&long);
-                let seen = crate::running_server::read_some(&mut leaves, 400);
-                assert!(seen.starts_with("HTTP/1.1 200"), "{seen}");
-                drop(leaves);
-                choice(&server, i)
-            })
-        })
-        .collect();
-    for (i, thread) in threads.into_iter().enumerate() {
-        assert_eq!(thread.join().unwrap(), alone[i], "request {i}");
-    }
-    server.wait_for("num_rows_running", 0.0);
-    assert!(server.metric("requests_cancelled_total") >= 1.0);
-}

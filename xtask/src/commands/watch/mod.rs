@@ -18,7 +18,6 @@ use anyhow::Result;
 use candecode_course::{stubs, Day, Repo, Task};
 use file_watcher::FileWatcher;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::mpsc::{channel, Receiver};
 use std::time::Duration;
@@ -58,8 +57,9 @@ struct Session<'a> {
     /// Whether to stay on this day even if it's done, because the reader named it on the command
     /// line. Becomes false once it isn't done.
     stays: bool,
-    /// Tasks skipped with `n`.
-    skipped: BTreeSet<String>,
+    /// Tasks skipped with `n`, in order, each with its status at that time. A task whose status has
+    /// changed since is no longer skipped.
+    skipped: Vec<(String, Option<Status>)>,
 }
 
 /// Watches a day (by default the current one) until the reader quits or every day is done.
@@ -92,7 +92,7 @@ pub fn run(repo: &Repo, day: Option<&str>, device: Option<&str>) -> Result<ExitC
         event: RefCell::new(None),
         day,
         stays,
-        skipped: BTreeSet::new(),
+        skipped: Vec::new(),
     };
     loop {
         match session.round()? {
@@ -143,29 +143,32 @@ impl Session<'_> {
             if written && !day_done::fits(self.repo, &self.day)? {
                 return self.wait(&all_days, None);
             }
-            return self.go_on(&inputs, written);
+            return self.go_on(&inputs, day);
         }
+        let as_it_was = |(id, then): &(String, Option<Status>)| {
+            day.tasks.iter().any(|(task, now)| task.id == *id && now == then)
+        };
+        self.skipped.retain(as_it_was);
         self.stays &= day.done();
         self.show(&day, &run);
         self.wait(&key, Some((&day, &run)))
     }
 
     /// Reports that the day is done and moves to the next one.
-    fn go_on(&self, inputs: &Inputs, written: bool) -> Result<Step> {
+    fn go_on(&self, inputs: &Inputs, done: DayProgress) -> Result<Step> {
         let number = self.day.number;
         say!("{}", paint(Color::Green, &format!("✓ day {number} is done")));
         if let Some(command) = self.repo.demo(&self.day) {
             say!("See it run: {command}");
         }
-        day_done::offer_score(&self.day, written);
-        let mut days = progress::all_days(self.repo, inputs)?;
-        days.retain(|day| day.day != self.day);
-        let Some(next) = progress::next(&days) else {
+        day_done::offer_score(&self.day, done.file.is_written());
+        let days = progress::all_days(self.repo, inputs)?;
+        let Some(next) = progress::next_after(days, done) else {
             say!("That was the last day. Every core task is done.");
             return Ok(Step::Quit);
         };
         say!("On to day {}: read {}", next.day.number, next.day.chapter());
-        Ok(Step::Go(next.day.clone()))
+        Ok(Step::Go(next.day))
     }
 
     /// Prints the day's progress and its first failing task.
@@ -224,7 +227,8 @@ impl Session<'_> {
         let open = |further: bool| {
             day.tasks.iter().find_map(|(task, status)| {
                 let status = (*status).filter(|status| *status != Status::Passed)?;
-                let wanted = task.further == further && !self.skipped.contains(&task.id);
+                let is_skipped = self.skipped.iter().any(|(id, _)| *id == task.id);
+                let wanted = task.further == further && !is_skipped;
                 wanted.then_some((task, status))
             })
         };
@@ -234,16 +238,17 @@ impl Session<'_> {
     /// Carries out commands until one of them, or a save, leads to the next step. `key` is the
     /// state of the day on screen, or if none is `shown`, of all days.
     fn wait(&mut self, key: &str, shown: Option<(&DayProgress, &DayRun)>) -> Result<Step> {
-        let mut named = false;
+        let (mut named, mut says_keys) = (false, true);
         let awaited = match shown {
             Some(_) => format!("a save of {}", self.day.src()),
             None => "a save".to_string(),
         };
         loop {
-            let keys = format!(
-                "h hint · n next · d diff · l list · q quit, then Enter\n(waiting for {awaited})"
-            );
-            say!("\n{}", paint(Color::Dim, &keys));
+            let keys = "h hint · n next · b back · d diff · l list · q quit, then Enter";
+            if says_keys {
+                say!("\n{}", paint(Color::Dim, &format!("{keys}\n(waiting for {awaited})")));
+            }
+            says_keys = true;
             if let Some((day, run)) = shown.filter(|_| !named) {
                 named = self.name_mistakes(day, run).unwrap_or_else(|problem| {
                     note!("error: {problem:#}");
@@ -262,6 +267,7 @@ impl Session<'_> {
                     if now != key {
                         return Ok(Step::Again);
                     }
+                    says_keys = false;
                     continue;
                 }
             };
@@ -284,12 +290,20 @@ impl Session<'_> {
                 }),
                 Some('n') => {
                     let Some((task, (day, run))) = task.zip(shown) else { return self.next_day() };
-                    self.skipped.insert(task.id);
+                    let status = day.tasks.iter().find(|(other, _)| *other == task);
+                    self.skipped.push((task.id, status.and_then(|(_, status)| *status)));
                     match self.first(day) {
                         Some((task, status)) => self.show_task(task, status, run),
                         None => return self.next_day(),
                     }
                 }
+                Some('b') => match (self.skipped.pop(), shown) {
+                    (Some((id, Some(status))), Some((day, run))) => {
+                        let task = day.tasks.iter().find(|(task, _)| task.id == id);
+                        task.into_iter().for_each(|(task, _)| self.show_task(task, status, run));
+                    }
+                    _ => say!("No task of this day is skipped."),
+                },
                 _ => {}
             }
         }
@@ -298,14 +312,14 @@ impl Session<'_> {
     /// Prints the known mistakes that produce the same result as the reader's code in the check on
     /// screen. Returns false if an event interrupted the search.
     fn name_mistakes(&self, day: &DayProgress, run: &DayRun) -> Result<bool> {
+        let Some((task, Status::Failed)) = self.first(day) else { return Ok(true) };
+        let is_shown = |unit: &&Unit| unit.task().as_ref() == Some(&task.id);
+        let failed = |unit: &&Unit| unit.status == Status::Failed;
+        let shown: Vec<Unit> =
+            run.units.iter().filter(is_shown).filter(failed).take(1).cloned().collect();
         let options = Options { device: self.device.map(str::to_string), ..Options::default() };
-        let units = checking::diagnose(self.repo, run, &options, &|| self.has_event())?;
-        if let (Some(mut units), Some((task, _))) = (units, self.first(day)) {
-            let is_shown = |unit: &Unit| unit.task().as_ref() == Some(&task.id);
-            units.retain(is_shown);
-            units.truncate(1);
-            table::diagnoses(&units);
-        }
+        let units = checking::diagnose(self.repo, run, &shown, &options, &|| self.has_event())?;
+        units.iter().for_each(|units| table::diagnoses(units));
         Ok(self.event.borrow().is_none())
     }
 

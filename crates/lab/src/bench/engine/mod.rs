@@ -11,7 +11,7 @@ mod table;
 
 use crate::args::Args;
 use crate::plot;
-use crate::shared::{best, locate};
+use crate::shared::{best, locate, results};
 use anyhow::Result;
 use candecode_engine::kernels;
 use candecode_formats::read_config;
@@ -80,9 +80,7 @@ pub fn measure(args: &Args) -> Result<()> {
     let head = table::head(args, &job, &probes);
     let text = head + &table::text(&rows, &verify, &drafted);
     print!("{text}");
-    if args.save {
-        plot::save("engine.md", &text)?;
-        plot::save("engine.svg", &table::bars(&rows, args))?;
-    }
-    Ok(())
+    let folder = results(args)?;
+    plot::save(&folder, "engine.md", &text)?;
+    plot::save(&folder, "engine.svg", &table::bars(&rows, args))
 }

@@ -128,9 +128,10 @@ fn pass(model: &dyn Model, rows: &[Vec<u32>], cache: &mut dyn Cache) -> Result<V
 
 /// Measures prefill and greedy decoding of identical rows.
 fn engine(model: &dyn Model, job: &Job, new: usize) -> Result<Run> {
-    let kind = match job.growing_cache {
-        true => CacheConfig::Dynamic,
-        false => CacheConfig::Static(job.prompt.len() + new),
+    let kind = if job.growing_cache {
+        CacheConfig::Dynamic
+    } else {
+        CacheConfig::Static(job.prompt.len() + new)
     };
     let mut cache = kind.new_cache(model.config().num_hidden_layers)?;
     let begun = Instant::now();

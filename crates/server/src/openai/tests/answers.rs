@@ -38,7 +38,7 @@ fn reply(chat: bool, n: usize, prompts: &[usize], logprobs: bool, echoes: &[Stri
     let mut request = ApiRequest::parse(endpoint, body.as_bytes(), "story-3m").unwrap();
     request.n = n;
     request.logprobs = logprobs.then_some(2);
-    request.include_usage = true;
+    request.fields.stream_options.include_usage = Some(true);
     let prompts: Vec<Vec<u32>> = prompts.iter().map(|n| vec![5; *n]).collect();
     Reply::new(&request, &prompts, echoes, "cmpl-1".into(), 1_750_000_000, "story-3m".into())
 }
