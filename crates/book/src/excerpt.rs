@@ -1,10 +1,7 @@
-//! Finds the lines of a file that a directive asks for, cuts them out, and removes their
-//! indentation.
+//! Finds the lines of a file that a marker asks for, cuts them out, and removes their indentation.
 
-use crate::source::{Line, Origin};
-use candecode_course::stubs::marked_regions;
+use candecode_course::stubs::{is_marker, marked_regions};
 use std::ops::Range;
-use std::rc::Rc;
 
 /// Returns the lines between `ANCHOR: name` and `ANCHOR_END: name`.
 pub fn anchored(all: &[&str], name: &str) -> Result<Range<usize>, String> {
@@ -18,7 +15,7 @@ pub fn anchored(all: &[&str], name: &str) -> Result<Range<usize>, String> {
     match (find("ANCHOR:"), find("ANCHOR_END:")) {
         (Some(start), Some(end)) if start < end => Ok(start + 1..end),
         (Some(_), _) => Err(format!("`ANCHOR: {name}` has no `ANCHOR_END: {name}` after it")),
-        (None, _) => Err(format!("no `ANCHOR: {name}` here")),
+        (None, _) => Err(format!("no `ANCHOR: {name}` here: put it there, or correct the marker")),
     }
 }
 
@@ -69,8 +66,15 @@ fn find(all: &[&str], kinds: &[&str], name: &str) -> Result<usize, String> {
     let public: Vec<usize> = found.iter().filter(is_public).copied().collect();
     match (&found[..], &public[..]) {
         ([one], _) | (_, [one]) => Ok(*one),
-        ([], _) => Err(format!("no {} called `{name}` here", kinds.join(" or "))),
-        _ => Err(format!("`{name}` is defined more than once: use an anchor")),
+        ([], _) => Err(format!(
+            "no {} called `{name}` here: if it was renamed, correct the marker",
+            if kinds == ["fn"] { "function" } else { "item" }
+        )),
+        _ => Err(format!(
+            "`{name}` is defined {} times: name its type, as in `Cached::{name}`, or put \
+             `// ANCHOR: NAME` and `// ANCHOR_END: NAME` around one and write `NAME anchor`",
+            found.len()
+        )),
     }
 }
 
@@ -99,21 +103,18 @@ fn above(all: &[&str], start: usize, docs: bool) -> usize {
     first.map_or(0, |i| i + 1)
 }
 
-/// Returns the lines of a range without anchor lines, common indentation, or leading and trailing
-/// blank lines.
-pub fn cut(all: &[&str], range: Range<usize>, shown: &str) -> Vec<Line> {
-    let file: Rc<str> = shown.into();
-    let is_anchor = |line: &str| line.contains("ANCHOR:") || line.contains("ANCHOR_END:");
-    let kept: Vec<usize> = range.filter(|&i| !is_anchor(all[i])).collect();
-    let full = |i: &&usize| !all[**i].trim().is_empty();
-    let indent = |i: &usize| all[*i].len() - all[*i].trim_start().len();
-    let common = kept.iter().filter(full).map(indent).min().unwrap_or(0);
-    let first = kept.iter().position(|i| full(&i)).unwrap_or(0);
-    let end = kept.iter().rposition(|i| full(&i)).map_or(0, |last| last + 1);
-    let line = |&i: &usize| Line {
-        text: all[i].get(common..).unwrap_or_default().to_string(),
-        at: Origin { file: file.clone(), line: i + 1 },
-    };
+/// Returns the lines of a range without anchor lines, the markers of solutions, common indentation,
+/// or leading and trailing blank lines.
+pub fn cut(all: &[&str], range: Range<usize>) -> Vec<String> {
+    let is_left_out =
+        |line: &str| line.contains("ANCHOR:") || line.contains("ANCHOR_END:") || is_marker(line);
+    let kept: Vec<&str> = all[range].iter().filter(|line| !is_left_out(line)).copied().collect();
+    let full = |line: &&str| !line.trim().is_empty();
+    let indent = |line: &&str| line.len() - line.trim_start().len();
+    let common = kept.iter().filter(|line| full(line)).map(indent).min().unwrap_or(0);
+    let first = kept.iter().position(full).unwrap_or(0);
+    let end = kept.iter().rposition(full).map_or(0, |last| last + 1);
+    let line = |line: &&str| line.get(common..).unwrap_or_default().trim_end().to_string();
     kept[first..end.max(first)].iter().map(line).collect()
 }
 
@@ -122,12 +123,73 @@ pub fn refuse_solutions(all: &[&str], range: &Range<usize>) -> Result<(), String
     for Range { start, end } in marked_regions(all) {
         if start < range.end && range.start < end {
             return Err(format!(
-                "lines {} to {end} are a solution, which the book may show only inside <details>, \
-                 with {{{{#reference FILE:NAME}}}}; \
-                 to show just the signature, use {{{{#signature FILE:NAME}}}}",
+                "lines {} to {end} are a solution, which a chapter shows only inside <details>, with \
+                 the word `reference`; to show just the head of a function, write `signature`",
                 start + 1
             ));
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODE: &str = "\
+/// Adds.
+pub fn add(a: u32) -> u32 {
+    // ANCHOR: core
+
+    let b = 1;
+      a + b
+
+    // ANCHOR_END: core
+}
+impl A {
+    fn x() {
+        1
+    }
+    pub fn y() {
+    }
+}
+impl B for C<'_> {
+    fn x() {
+        2
+    }
+    fn y() {
+    }
+}
+/// Two.
+#[a]
+struct Two(u8, u8);
+const LIST: T = T {
+    a: 1,
+};
+";
+
+    fn lines(found: Result<Range<usize>, String>) -> Vec<String> {
+        cut(&CODE.lines().collect::<Vec<_>>(), found.unwrap())
+    }
+
+    #[test]
+    fn excerpts_lose_their_indentation() {
+        let all: Vec<&str> = CODE.lines().collect();
+        assert_eq!(lines(anchored(&all, "core")), ["let b = 1;", "  a + b"]);
+        assert_eq!(
+            lines(signature(&all, "add", true)),
+            ["/// Adds.", "pub fn add(a: u32) -> u32 {"]
+        );
+        assert_eq!(lines(item(&all, "Two", true)), ["/// Two.", "#[a]", "struct Two(u8, u8);"]);
+        assert_eq!(lines(item(&all, "LIST", false)), ["const LIST: T = T {", "    a: 1,", "};"]);
+    }
+
+    #[test]
+    fn a_method_is_found_by_its_type_or_because_it_is_public() {
+        let all: Vec<&str> = CODE.lines().collect();
+        assert_eq!(lines(item(&all, "C::x", false))[1], "    2");
+        assert_eq!(lines(item(&all, "y", false))[0], "pub fn y() {");
+        assert!(item(&all, "D::x", false).is_err());
+        assert!(item(&all, "x", false).unwrap_err().contains("defined 2 times: name its type"));
+    }
 }

@@ -1,158 +1,271 @@
-//! Checks that every figure is an inline SVG with a description for screen readers and with colors
-//! that follow the theme.
+//! The book's figures: SVG files that show themselves in light and dark, and the images in chapters
+//! that name them.
+//!
+//! A figure is drawn with the classes of `book/theme/figures.css`. The rules that it uses are copied
+//! into the file, so that it looks right wherever an image can be shown.
 
-use crate::source::{Origin, Page, Problems};
-use roxmltree::{Document, Node};
+use crate::prose::Chapter;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Attributes that hold a color.
-const COLORS: [&str; 6] =
-    ["fill", "stroke", "color", "stop-color", "flood-color", "lighting-color"];
-/// Elements that bring their own colors, files or scripts.
-const REFUSED: [&str; 5] = ["style", "script", "image", "foreignObject", "animate"];
+/// The style sheet of all figures, relative to the repository.
+pub const CSS: &str = "book/theme/figures.css";
 
-/// Returns the class names defined in a style sheet.
-pub fn house_classes(css: &str) -> BTreeSet<String> {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let starts = css.match_indices('.').map(|(i, _)| &css[i + 1..]);
-    let names = starts.map(|rest| &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())]);
-    let named = names.filter(|n| n.starts_with(|c: char| c.is_ascii_alphabetic()));
-    named.map(str::to_string).collect()
+/// The colors and letters of a page, for a figure that is shown as an image.
+const PAGE: &str =
+    "svg{--fg:#1f2328;--bg:#fff;--mono-font:ui-monospace,SFMono-Regular,Menlo,Consolas,\
+monospace;color:var(--fg);background:var(--bg);font-family:\"Open Sans\",\"Noto Sans\",\"Segoe UI\",Helvetica,Arial,sans-serif}
+@media(prefers-color-scheme:dark){svg{--fg:#d7dce5;--bg:#0d1117}}";
+
+/// An image on a line of its own in a chapter.
+#[derive(Debug, PartialEq)]
+pub struct Image {
+    /// The index of its line.
+    pub line: usize,
+    /// The description for people who can't see it.
+    pub alt: String,
+    /// The file, as the chapter names it.
+    pub file: String,
+    /// The part of the file after `#`, such as `day10`.
+    pub part: Option<String>,
 }
 
-/// Checks a page's figures, which are included files.
-pub fn check(page: &Page, root: &Path, house: &BTreeSet<String>, problems: &mut Problems) {
-    let mut figures = BTreeSet::new();
-    let mut before = "";
-    for line in &page.lines {
-        if line.text.contains("<img") && line.text.contains(".svg") {
-            problems.add(&line.at, "an SVG in an <img> can't follow the theme: {{#include}} it");
+/// Returns the images of a chapter that have a line to themselves.
+pub fn images(text: &str, chapter: &Chapter) -> Vec<Image> {
+    let mut images = Vec::new();
+    for (line, (written, prose)) in text.lines().zip(chapter.prose.lines()).enumerate() {
+        let content = crate::prose::prefix(written).1.trim_end();
+        let inside = content.strip_prefix("![").and_then(|rest| rest.strip_suffix(')'));
+        let Some((alt, target)) = inside.and_then(|inside| inside.rsplit_once("](")) else {
+            continue;
+        };
+        let (file, part) = match target.split_once('#') {
+            Some((file, part)) => (file, Some(part.to_string())),
+            None => (target, None),
+        };
+        if prose.contains("](") {
+            let alt = alt.replace('\\', "");
+            images.push(Image { line, alt, file: file.to_string(), part });
         }
-        if line.text.starts_with("<svg") {
-            if !line.at.file.ends_with(".svg") {
-                problems.add(&line.at, "a figure must be a file in figures/: {{#include}} it");
-            } else if figures.insert(line.at.file.clone()) {
-                let text = std::fs::read_to_string(root.join(&*line.at.file)).unwrap_or_default();
-                check_figure(&line.at, &text, house, problems);
-            }
-            if before != "<figure class=\"fig\">" {
-                problems.add(&line.at, "a figure must be inside <figure class=\"fig\">…</figure>");
-            }
-        }
-        before = line.text.trim();
     }
+    images
 }
 
-/// Checks the contents of a figure's file.
-fn check_figure(at: &Origin, text: &str, house: &BTreeSet<String>, problems: &mut Problems) {
-    let document = match Document::parse(text) {
-        Ok(document) => document,
-        Err(error) => {
-            let at = Origin { line: error.pos().row as usize, ..at.clone() };
-            return problems.add(&at, format!("not well-formed: {error}"));
-        }
+/// Returns a figure's file with its head and its style renewed.
+///
+/// # Errors
+/// The line (from 1) and the problem, if it can't be a figure of the book.
+pub fn standalone(css: &str, svg: &str) -> Result<String, (usize, String)> {
+    let (head, rest) = split(svg).ok_or((1, "a figure begins with <svg …>".to_string()))?;
+    let view: Vec<&str> =
+        attribute(head, "viewBox").unwrap_or_default().split_whitespace().collect();
+    let size = |i: usize| view.get(i).and_then(|n| n.parse::<f32>().ok());
+    let (Some(width @ 600.0..=760.0), Some(height)) = (size(2), size(3)) else {
+        let why = "this <svg> needs a viewBox about 720 wide, such as \"0 0 720 200\", so that \
+                   letters have one size in all figures";
+        return Err((1, why.into()));
     };
-    let mut say = |node: Node, message: String| {
-        let line = document.text_pos_at(node.range().start).row as usize;
-        problems.add(&Origin { line, ..at.clone() }, message);
-    };
-    let svg = document.root_element();
-    if svg.attribute("role") != Some("img") {
-        say(svg, "this <svg> needs role=\"img\"".into());
-    }
-    if svg.attribute("aria-label").is_none_or(|label| label.trim().is_empty()) {
-        say(svg, "this <svg> needs an aria-label that describes it".into());
-    }
-    let view = svg.attribute("viewBox").unwrap_or_default().split(' ');
-    let view: Vec<f32> = view.flat_map(str::parse).collect();
-    if !matches!(view[..], [_, _, width, _] if (600.0..=760.0).contains(&width)) {
-        let why = "this <svg> needs a viewBox about 720 wide, such as \"0 0 720 200\", \
-                   so that text is the same size in all figures";
-        say(svg, why.into());
-    }
-    if svg.attribute("width").is_some() || svg.attribute("height").is_some() {
-        let why = "this <svg> gets its size from the page: drop width and height, keep viewBox";
-        say(svg, why.into());
-    }
-    for node in document.descendants().filter(Node::is_element) {
-        let name = node.tag_name().name();
-        if REFUSED.contains(&name) {
-            say(node, format!("<{name}> is not allowed in a figure"));
-        }
-        for attribute in node.attributes() {
-            let (key, value) = (attribute.name(), attribute.value());
-            if COLORS.contains(&key) && !follows_theme(value) {
-                let why = "is a fixed color: use a class from figures.css";
-                say(node, format!("{key}=\"{value}\" {why}"));
-            } else if key == "style" {
-                let why = "a figure is styled with classes from figures.css, not with style=\"…\"";
-                say(node, why.into());
-            } else if key == "href" && !value.starts_with('#') {
-                say(node, format!("href=\"{value}\" points outside the figure"));
-            }
-        }
-        let classes = node.attribute("class").unwrap_or_default().split_whitespace();
-        for class in classes.filter(|class| !house.contains(*class)) {
-            say(node, format!("figures.css has no class `{class}`"));
-        }
-    }
+    let first = crate::prose::line_at(svg, svg.len() - rest.len());
+    let used = check(css, rest).map_err(|(line, why)| (first + line, why))?;
+    // A plot brings its description; a chapter describes the other figures.
+    let label = attribute(head, "aria-label");
+    let label = label.map(|label| format!(" role=\"img\" aria-label=\"{label}\""));
+    Ok(format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{}\" width=\"{width}\" \
+         height=\"{height}\"{}>\n<style>\n{PAGE}\n{}</style>\n{rest}",
+        view.join(" "),
+        label.unwrap_or_default(),
+        rules(css, &used, rest),
+    ))
 }
 
-fn follows_theme(value: &str) -> bool {
-    matches!(value, "none" | "currentColor" | "inherit" | "transparent")
-        || value.starts_with("var(--")
-        || value.starts_with("url(#")
+/// Returns an image as HTML. A figure becomes part of the page, whose style sheet colors it. `dir` is
+/// the folder of the chapter.
+///
+/// # Errors
+/// If the file can't be read, isn't a figure, or has no such part.
+pub fn inline(dir: &Path, image: &Image) -> Result<String, String> {
+    let (file, alt) = (&image.file, escaped(&image.alt));
+    let path = dir.join(file);
+    if !file.ends_with(".svg") && path.is_file() {
+        // mdBook lets a reader enlarge an image that is written in Markdown.
+        return Ok(format!("\n![{}]({file})\n\n", image.alt));
+    }
+    let svg = std::fs::read_to_string(path).map_err(|e| format!("{file}: {e}"))?;
+    page_figure(&svg, image, &alt)
+}
+
+fn page_figure(svg: &str, image: &Image, alt: &str) -> Result<String, String> {
+    let (head, rest) = split(svg).ok_or("not a figure: it doesn't begin with <svg …>")?;
+    let mut rest = rest.to_string();
+    if let Some(part) = &image.part {
+        let known = format!("class=\"known\" id=\"{part}\"");
+        if !rest.contains(&known) {
+            return Err(format!("{} has no part {part}", image.file));
+        }
+        rest = rest.replace(&known, "class=\"new\"");
+    }
+    // The parts are for links from outside, and a page may show several figures.
+    let lines = rest.lines().filter(|line| !line.trim().is_empty());
+    let lines = lines.map(|line| without_id(line, "known\" id=\"day")).collect::<Vec<_>>();
+    let view = attribute(head, "viewBox").unwrap_or_default();
+    Ok(format!("<svg viewBox=\"{view}\" role=\"img\" aria-label=\"{alt}\">\n{}", lines.join("\n")))
+}
+
+fn without_id(line: &str, mark: &str) -> String {
+    let Some(at) = line.find(mark) else { return line.to_string() };
+    let from = at + "known\"".len();
+    let end = line[from..].find('>').map_or(line.len(), |i| from + i);
+    format!("{}{}", &line[..from], &line[end..])
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
+}
+
+/// Splits a file into its opening tag and everything after it, without its style.
+fn split(svg: &str) -> Option<(&str, &str)> {
+    let start = svg.find("<svg")?;
+    let end = start + svg[start..].find('>')? + 1;
+    let rest = svg[end..].trim_start();
+    let rest = match rest.strip_prefix("<style>") {
+        Some(styled) => styled.split_once("</style>")?.1.trim_start(),
+        None => rest,
+    };
+    Some((&svg[start..end], rest))
+}
+
+fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
+    let from = tag.find(&format!(" {name}=\""))? + name.len() + 3;
+    Some(&tag[from..from + tag[from..].find('"')?])
+}
+
+/// Returns the classes that a figure uses.
+fn check(css: &str, rest: &str) -> Result<BTreeSet<String>, (usize, String)> {
+    let mut used = BTreeSet::new();
+    for (line, text) in rest.lines().enumerate() {
+        for refused in ["<style", "<script", "<image", "<foreignObject", "style=\""] {
+            if text.contains(refused) {
+                return Err((line, format!("{refused} in a figure: use the classes of {CSS}")));
+            }
+        }
+        for (name, value) in attributes(text) {
+            let follows = |v: &str| {
+                ["none", "currentColor", "inherit"].contains(&v) || v.starts_with("url(#")
+            };
+            if ["fill", "stroke", "color", "stop-color"].contains(&name) && !follows(value) {
+                let why = format!(
+                    "{name}=\"{value}\" is one color for light and dark: use a class of {CSS}"
+                );
+                return Err((line, why));
+            } else if name == "class" {
+                for class in value.split_whitespace() {
+                    if !has_class(css, class) {
+                        return Err((line, format!("{CSS} has no class `{class}`")));
+                    }
+                    used.insert(class.to_string());
+                }
+            }
+        }
+    }
+    Ok(used)
+}
+
+/// Returns the attributes in a line.
+fn attributes(line: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("=\"") {
+        let Some((value, next)) = after.split_once('"') else { break };
+        found.push((before.rsplit([' ', '<']).next().unwrap_or_default(), value));
+        rest = next;
+    }
+    found
+}
+
+fn has_class(css: &str, class: &str) -> bool {
+    css.split('.').skip(1).any(|part| {
+        part.strip_prefix(class)
+            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '-'))
+    })
+}
+
+/// Returns the rules of a style sheet for these classes, without the class of the frame, `.fig`.
+fn rules(css: &str, used: &BTreeSet<String>, rest: &str) -> String {
+    let mut out = String::new();
+    for line in css.lines().filter(|line| line.starts_with(".fig ")) {
+        let Some((selectors, body)) = line.split_once('{') else { continue };
+        let applies = |selector: &&str| {
+            let parts = selector.split(|c: char| ". ~".contains(c)).filter(|part| !part.is_empty());
+            parts.into_iter().all(|part| match part {
+                "text" => rest.contains("<text"),
+                "svg" => true,
+                class => used.contains(class),
+            })
+        };
+        let selectors = selectors.split(',').map(|one| one.trim().trim_start_matches(".fig"));
+        let selectors = selectors.map(|one| if one.is_empty() { "svg" } else { one.trim() });
+        let kept: Vec<&str> = selectors.filter(applies).collect();
+        let body = body.split('}').next().unwrap_or_default().trim();
+        if !kept.is_empty() {
+            out += &format!("{}{{{body}}}\n", kept.join(","));
+        }
+    }
+    // The part that an address names, such as map.svg#day10.
+    if rest.contains(" id=\"day") {
+        out += ":target{--c:var(--new)}:target .box{stroke-width:2.5}\n";
+    }
+    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn problems(figure: &str) -> Vec<String> {
-        let house = house_classes(".fig .box { fill: red } .fig .note, .known{stroke:1.5px}");
-        let mut problems = Problems::default();
-        let at = Origin { file: "a.svg".into(), line: 1 };
-        check_figure(&at, figure, &house, &mut problems);
-        problems.list()
-    }
+    const STYLE: &str = ".fig { --known: gray; }\n.fig text { fill: red; }\n\
+                         .fig .box { rx: 5px; }\n.fig .known, .fig .wire { --c: red; }\n";
 
-    const OPEN: &str = "<svg viewBox=\"0 0 720 90\" role=\"img\" aria-label=\"A box.\">";
-
-    #[test]
-    fn a_figure_in_house_style_passes() {
-        let shape = "<rect class=\"box known\" fill=\"none\"/><path stroke=\"url(#a)\"/>";
-        assert_eq!(problems(&format!("{OPEN}\n{shape}\n</svg>\n")), [""; 0]);
+    fn figure(shape: &str) -> Result<String, (usize, String)> {
+        standalone(
+            STYLE,
+            &format!("<svg viewBox=\"0 0 720 90\" role=\"img\">\n\n{shape}\n</svg>\n"),
+        )
     }
 
     #[test]
-    fn each_problem_is_reported_with_its_line() {
+    fn a_figure_gets_the_rules_that_it_uses_once() {
+        let svg = figure("<rect class=\"box known\" fill=\"none\"/>").unwrap();
+        assert!(svg.contains("width=\"720\" height=\"90\">\n<style>"), "{svg}");
+        assert!(svg.contains("\nsvg{--known: gray;}\n.box{rx: 5px;}\n.known{--c: red;}\n</style>"));
+        assert!(svg.contains("prefers-color-scheme:dark") && !svg.contains("text{"));
+        assert_eq!(standalone(STYLE, &svg).unwrap(), svg);
+    }
+
+    #[test]
+    fn a_problem_has_a_line() {
         for (shape, want) in [
-            ("<rect fill=\"#fff\"/>", "fill=\"#fff\" is a fixed color"),
-            ("<rect style=\"fill: red\"/>", "a figure is styled with classes"),
-            ("<style>.x{}</style>", "<style> is not allowed in a figure"),
-            ("<rect class=\"boks\"/>", "figures.css has no class `boks`"),
-            ("<rect>", "not well-formed: "),
+            ("<rect fill=\"#fff\"/>", "one color for light and dark"),
+            ("<rect style=\"fill: red\"/>", "use the classes"),
+            ("<rect class=\"boks\"/>", "no class `boks`"),
         ] {
-            let found = problems(&format!("{OPEN}\n\n{shape}</svg>"));
-            assert_eq!(found.len(), 1, "{shape}: {found:?}");
-            assert!(found[0].starts_with(&format!("a.svg:3: {want}")), "{found:?}");
+            let (line, why) = figure(shape).unwrap_err();
+            assert!(line == 3 && why.contains(want), "{line}: {why}");
         }
+        assert!(standalone(STYLE, "<svg viewBox=\"0 0 90 90\"></svg>").is_err());
     }
 
     #[test]
-    fn an_svg_needs_a_name_and_a_size() {
-        assert_eq!(problems("<svg width=\"3\"></svg>").len(), 4);
-    }
-
-    #[test]
-    fn a_figure_must_be_a_file_inside_a_figure_element() {
-        let mut problems = Problems::default();
-        let page = Page::new("a.md", "\n<svg></svg>\n\n<img src=\"a.svg\">\n`<svg>`");
-        check(&page, Path::new(""), &BTreeSet::new(), &mut problems);
-        let found = problems.list();
-        assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found[0].starts_with("a.md:2: a figure must be a file"), "{found:?}");
-        assert!(found[1].starts_with("a.md:2: a figure must be inside"), "{found:?}");
+    fn a_page_gets_the_description_and_one_part_lit() {
+        let svg =
+            figure("<g class=\"known\" id=\"day01\"></g>\n<g class=\"known\" id=\"day02\"></g>");
+        let text = "> ![A \\[b\\] \"c\".](figures/map.svg#day01)";
+        let image = images(text, &Chapter::new(text)).remove(0);
+        let page = page_figure(&svg.unwrap(), &image, &escaped(&image.alt)).unwrap();
+        assert_eq!(
+            page,
+            "<svg viewBox=\"0 0 720 90\" role=\"img\" aria-label=\"A [b] &quot;c&quot;.\">\n\
+             <g class=\"new\"></g>\n<g class=\"known\"></g>\n</svg>"
+        );
+        assert!(images("`![a](b.svg)`", &Chapter::new("`![a](b.svg)`")).is_empty());
     }
 }

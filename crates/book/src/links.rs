@@ -1,177 +1,129 @@
-//! Checks that no link within the book is dead, and that pages load nothing from the network.
+//! Checks that links between chapters lead somewhere, in the built book and on GitHub.
 
-use crate::source::{Origin, Page, Problems};
-use mdbook_markdown::pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Parser, Tag};
-use regex::Regex;
-use std::collections::{BTreeMap, HashSet};
-use std::path::{Component, Path, PathBuf};
+use crate::prose::{line_at, prefix, Chapter};
+use crate::Problem;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-/// A link as written, with its page (relative to the book's sources).
-pub struct Link {
-    pub page: PathBuf,
-    pub at: Origin,
-    pub target: String,
-    /// Whether the browser loads the target without a click, as with images.
-    pub fetched: bool,
+/// A page's file name, such as `day06_generate.md`, and its text.
+pub type Pages = BTreeMap<String, String>;
+
+/// Returns a problem for each link of a page that leads nowhere. `src` is the folder of the pages.
+pub fn problems(pages: &Pages, src: &Path) -> Vec<Problem> {
+    let anchors: BTreeMap<&str, BTreeSet<String>> =
+        pages.iter().map(|(name, text)| (name.as_str(), anchors(text))).collect();
+    let mut problems = Vec::new();
+    for (page, text) in pages {
+        for (place, target) in targets(&Chapter::new(text).prose) {
+            if let Err(message) = follow(page, target, &anchors, src) {
+                let file = format!("book/src/{page}");
+                problems.push(Problem { file, line: line_at(text, place), message });
+            }
+        }
+    }
+    problems
 }
 
-/// Returns all links and images of a page, from both Markdown and HTML.
-pub fn collect(path: &Path, page: &Page, problems: &mut Problems) -> anyhow::Result<Vec<Link>> {
-    let text = page.text();
-    let in_html = Regex::new(r#"<(\w+)[^<>]*\s(?:href|src)=["']([^"']*)["']"#)?;
+/// Returns the anchors of a page: its headings, as mdBook and GitHub name them, and ids in HTML.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let chapter = Chapter::new(text);
+    let in_code = |i: usize| chapter.fences.iter().any(|f| f.open <= i && i <= f.close);
+    let mut found = BTreeSet::new();
+    for (_, line) in text.lines().enumerate().filter(|(i, _)| !in_code(*i)) {
+        if let Some(heading) = line.strip_prefix('#') {
+            found.insert(slug(heading.trim_start_matches('#')));
+        }
+        for part in prefix(line).1.split(" id=\"").skip(1) {
+            found.insert(part.split('"').next().unwrap_or_default().to_string());
+        }
+    }
+    found
+}
+
+/// Returns the anchor of a heading.
+fn slug(heading: &str) -> String {
+    // A link in a heading counts with its words only.
+    let mut words = String::new();
+    let mut rest = heading.trim();
+    while let Some((before, after)) = rest.split_once("](") {
+        words += before;
+        rest = after.split_once(')').map_or("", |(_, rest)| rest);
+    }
+    words += rest;
+    let kept = words.to_lowercase();
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || "_- ".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// Returns the targets of links and images, with their places.
+fn targets(prose: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
-    let mut add = |offset: usize, target: &str, fetched: bool| {
-        let at = page.at(&text, offset);
-        found.push(Link { page: path.to_path_buf(), at, target: target.to_string(), fetched });
-    };
-    let mut undefined: Vec<(usize, String)> = Vec::new();
-    let on_broken = |link: BrokenLink| -> Option<(CowStr<'_>, CowStr<'_>)> {
-        if matches!(link.link_type, LinkType::Reference | LinkType::Collapsed) {
-            undefined.push((link.span.start, link.reference.to_string()));
-        }
-        None
-    };
-    let options = crate::math::options();
-    let parser = Parser::new_with_broken_link_callback(&text, options, Some(on_broken));
-    for (event, range) in parser.into_offset_iter() {
-        match event {
-            Event::Start(Tag::Link { dest_url, .. }) => add(range.start, &dest_url, false),
-            Event::Start(Tag::Image { dest_url, .. }) => add(range.start, &dest_url, true),
-            Event::Html(_) | Event::InlineHtml(_) => {
-                for tag in in_html.captures_iter(&text[range.clone()]) {
-                    let (_, [name, target]) = tag.extract();
-                    if name == "a" || !target.starts_with('#') {
-                        let offset = tag.get(0).map_or(0, |tag| tag.start());
-                        add(range.start + offset, target, name != "a");
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    for (offset, name) in undefined {
-        problems.add(&page.at(&text, offset), format!("link [{name}] isn't defined on this page"));
-    }
-    Ok(found)
-}
-
-/// The ids in each rendered page, by the page's source path.
-pub type Anchors = BTreeMap<PathBuf, HashSet<String>>;
-
-/// Returns the ids in a rendered page, and reports duplicates.
-pub fn anchors(
-    html: &str,
-    page: &Page,
-    problems: &mut Problems,
-) -> anyhow::Result<HashSet<String>> {
-    let mut ids = HashSet::new();
-    for id in Regex::new(r#"<[^<>]*\sid="([^"]+)""#)?.captures_iter(html) {
-        let (_, [id]) = id.extract();
-        if !ids.insert(id.to_string()) {
-            let written = page.lines.iter().find(|l| l.text.contains(&format!("\"{id}\"")));
-            if let Some(line) = written.or(page.lines.first()) {
-                problems.add(&line.at, format!("the id `{id}` occurs more than once on this page"));
+    for mark in ["](", "]: ", "href=\"", "src=\""] {
+        for (place, _) in prose.match_indices(mark) {
+            let rest = &prose[place + mark.len()..];
+            let end = rest.find([')', '"', '\n', ' ']).unwrap_or(rest.len());
+            let line = &prose[..place];
+            let defines = line.rsplit('\n').next().is_some_and(|line| line.starts_with('['));
+            if mark != "]: " || defines {
+                found.push((place, &rest[..end]));
             }
         }
     }
-    Ok(ids)
+    found
 }
 
-/// Checks links against the rendered pages and the files in the source directory.
-pub fn check(links: &[Link], anchors: &Anchors, src: &Path, problems: &mut Problems) {
-    for link in links {
-        if let Err(message) = follow(link, anchors, src) {
-            problems.add(&link.at, message);
-        }
-    }
-}
-
-fn follow(link: &Link, anchors: &Anchors, src: &Path) -> Result<(), String> {
-    let target = link.target.as_str();
-    let external = ["http:", "https:", "//"].iter().any(|s| target.starts_with(s));
-    if external && link.fetched {
-        return Err(format!("{target} would be fetched from the network"));
-    }
-    if external || target.starts_with("mailto:") || target.starts_with("data:") {
+fn follow(
+    page: &str,
+    target: &str,
+    anchors: &BTreeMap<&str, BTreeSet<String>>,
+    src: &Path,
+) -> Result<(), String> {
+    if ["http:", "https:", "mailto:"].iter().any(|scheme| target.starts_with(scheme)) {
         return Ok(());
     }
     let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
-    let path = match file {
-        "" => link.page.clone(),
-        _ => join(link.page.parent().unwrap_or(Path::new("")), file)
-            .ok_or_else(|| format!("{file} is outside the book"))?,
-    };
-    match anchors.get(&path) {
-        Some(ids) if anchor.is_empty() || ids.contains(anchor) => Ok(()),
-        Some(_) => Err(format!("{} has no #{anchor}", path.display())),
-        None if path.extension().is_some_and(|ending| ending == "md") => {
-            Err(format!("{file} isn't a page of the book"))
+    let file = if file.is_empty() { page } else { file };
+    match anchors.get(file) {
+        Some(known) if anchor.is_empty() || known.contains(anchor) => Ok(()),
+        Some(_) => Err(format!("{file} has no heading #{anchor}")),
+        None if file.ends_with(".md") => Err(format!("{file} isn't a page of the book")),
+        None if file.starts_with("..") => {
+            Err(format!("{file} is outside the book: write the path as `code`"))
         }
-        None if src.join(&path).is_file() => Ok(()),
-        None => Err(format!("{file}: no such file")),
+        None if src.join(file).is_file() => Ok(()),
+        None => Err(format!("{file}: no such file; correct the name, or add the file to book/src")),
     }
-}
-
-/// Joins `dir` and `file` and resolves `..`. None if the path leaves the book.
-fn join(dir: &Path, file: &str) -> Option<PathBuf> {
-    let mut path = dir.to_path_buf();
-    for part in Path::new(file).components() {
-        match part {
-            Component::Normal(name) => path.push(name),
-            Component::ParentDir if path.pop() => {}
-            Component::CurDir => {}
-            _ => return None,
-        }
-    }
-    Some(path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn problems(markdown: &str) -> Vec<String> {
-        let mut problems = Problems::default();
-        let path = PathBuf::from("a.md");
-        let page = Page::new("a.md", markdown);
-        let links = collect(&path, &page, &mut problems).unwrap();
-        let html = "<h1 id=\"one\"></h1><dt id=\"kv-cache\"></dt>";
-        let ids = anchors(html, &page, &mut problems).unwrap();
-        let rendered = Anchors::from([(path, ids.clone()), ("deep/b.md".into(), ids)]);
-        check(&links, &rendered, Path::new("/nonexistent"), &mut problems);
-        problems.list()
+    fn found(text: &str) -> Vec<String> {
+        let b = "# One `b` ★\n\n## [x](y) z\n\n<a id=\"here\">";
+        let pages = Pages::from([("a.md".into(), text.into()), ("b.md".into(), b.into())]);
+        let a = problems(&pages, Path::new("/nonexistent"))
+            .into_iter()
+            .filter(|p| p.file != "book/src/b.md");
+        a.map(|p| format!("{}: {}", p.line, p.message)).collect()
     }
 
     #[test]
-    fn good_links_pass() {
+    fn links_lead_to_pages_headings_and_ids() {
         let text =
-            "[x](#one) [y](deep/b.md#kv-cache) [z](./deep/../a.md) [w](https://a.b) [q][r]\n\n\
-                    [r]: deep/b.md\n\n<a href=\"deep/b.md\">b</a> `[x](gone.md)` [a, b]";
-        assert_eq!(problems(text), [""; 0]);
-    }
-
-    #[test]
-    fn a_dead_link_is_reported_with_its_line() {
+            "## A, b\n[x](#a-b) [y](b.md#one-b-) [z](b.md#here) [w](https://a.b) `[x](gone.md)`";
+        assert_eq!(found(text), [""; 0]);
         for (text, want) in [
-            ("[x](gone.md)", "a.md:2: gone.md isn't a page of the book"),
-            ("[x](#kv-cash)", "a.md:2: a.md has no #kv-cash"),
-            ("[x](../src/lib.rs)", "a.md:2: ../src/lib.rs is outside the book"),
-            ("![x](x.png)", "a.md:2: x.png: no such file"),
-            ("![x](https://a.b/x.png)", "a.md:2: https://a.b/x.png would be fetched"),
-            ("<a href='deep/b.md#two'>x</a>", "a.md:2: deep/b.md has no #two"),
-            ("[x][gone]", "a.md:2: link [gone] isn't defined"),
+            ("[x](gone.md)", "2: gone.md isn't a page of the book"),
+            ("[x](b.md#two)", "2: b.md has no heading #two"),
+            ("[x](#none)", "2: a.md has no heading #none"),
+            ("![x](x.png)", "2: x.png: no such file; correct the name, or add the file to book/src"),
+            (
+                "[x](../../src/lib.rs)",
+                "2: ../../src/lib.rs is outside the book: write the path as `code`",
+            ),
         ] {
-            let found = problems(&format!("\n{text}"));
-            assert_eq!(found.len(), 1, "{text}: {found:?}");
-            assert!(found[0].starts_with(want), "{found:?}");
+            assert_eq!(found(&format!("\n{text}")), [want]);
         }
-    }
-
-    #[test]
-    fn a_duplicate_id_is_a_problem() {
-        let mut problems = Problems::default();
-        let page = Page::new("a.md", "x\n<b id=\"one\"></b>");
-        let _ = anchors("<h1 id=\"one\"></h1><b id=\"one\"></b>", &page, &mut problems);
-        assert_eq!(problems.list(), ["a.md:2: the id `one` occurs more than once on this page"]);
     }
 }

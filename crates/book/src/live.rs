@@ -1,35 +1,21 @@
-//! `{{#live NAME}}`: an interactive figure, placed below the static picture that it starts from.
-//!
-//! A live figure is a script, `book/src/live/figures/NAME.js`, that calls the lessons
-//! (`crates/live`), which are compiled to WebAssembly. If this machine can't compile for
-//! WebAssembly, the book keeps its static pictures and names the missing target.
+//! Live figures: scripts, `book/src/live/figures/NAME.js`, that call the lessons (`crates/live`),
+//! which are compiled to WebAssembly.
 
-use crate::source::{Line, Origin};
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use base64::Engine as _;
 use candecode_course::Repo;
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use std::fs;
 use std::io::{IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-
-/// Directory of the live figures' scripts.
-const SCRIPTS: &str = "book/src/live/figures";
+use std::time::{Instant, SystemTime};
 
 /// The embedded model that the figures use.
 const MODEL: &str = "models/story-230k";
 
 const TARGET: &str = "wasm32-unknown-unknown";
-
-/// Text in place of a live figure when JavaScript is off.
-const SLEEPING: &str = "With JavaScript, this figure is interactive.";
-
-/// Text in place of a live figure when the lessons weren't compiled.
-const STILL: &str =
-    "To make this figure interactive, run <code>rustup target add wasm32-unknown-unknown</code>, \
-                     then build the book again.";
 
 /// The source of the days' code in the figures.
 #[derive(Clone, Copy, PartialEq)]
@@ -43,16 +29,16 @@ pub enum Days {
 }
 
 impl Days {
-    /// Reads the environment variable `CANDECODE_BOOK`: `still`, `mine`, or unset.
+    /// Reads the environment variable `CANDECODE_BOOK`: `live`, `mine`, or unset.
     ///
     /// # Errors
     /// If it has any other value.
     pub fn asked_for() -> Result<Self> {
         match std::env::var("CANDECODE_BOOK").unwrap_or_default().as_str() {
-            "" => Ok(Self::Reference),
-            "still" => Ok(Self::None),
+            "" => Ok(Self::None),
+            "live" => Ok(Self::Reference),
             "mine" => Ok(Self::Mine),
-            other => bail!("CANDECODE_BOOK is {other:?}: expected `still` or `mine`"),
+            other => bail!("CANDECODE_BOOK is {other:?}: expected `live` or `mine`"),
         }
     }
 }
@@ -72,45 +58,35 @@ impl Lessons {
         Self { wasm: None, mistakes: Vec::new(), yours: None }
     }
 
-    /// Compiles the lessons, if this machine can: with rustup's WebAssembly target, or with the
-    /// standard library's source (rustup's component, or the copy fetched by
-    /// `crates/lab/scripts/rust-src.sh`).
+    /// Compiles the lessons, unless the book gets static pictures.
     ///
     /// # Errors
-    /// If they don't compile.
+    /// If they don't compile, or this machine can't compile for WebAssembly.
     pub fn compile(root: &Path, days: Days) -> Result<Self> {
         if days == Days::None {
             return Ok(Self::none());
         }
-        let Some(std) = StandardLibrary::find() else { return Ok(Self::none()) };
         let target = root.join("target/live");
-        if !target.join(TARGET).exists() {
-            eprintln!(
-                "Compiling the live figures for the first time: a few minutes on two cores \
-                 (`cargo xtask book --still` skips them)."
-            );
-        }
         if days == Days::Mine {
             let (yours, features) = mixture(root)?;
-            let wasm = cargo(root, &std, &target, &features)?;
+            let wasm = timed(root, &target, &features)?;
             return Ok(Self { wasm: Some(wasm), mistakes: Vec::new(), yours: Some(yours) });
         }
-        let wasm = cargo(root, &std, &target, "ref")?;
+        let wasm = timed(root, &target, "ref")?;
         Ok(Self { wasm: Some(wasm), mistakes: mistakes(&target)?, yours: None })
     }
 
-    /// Returns the lines that replace the directive for the live figure with this name.
-    pub fn placeholder(&self, name: &str, root: &Path) -> Result<Vec<Line>, String> {
-        let script = format!("{SCRIPTS}/{name}.js");
-        if !root.join(&script).is_file() {
-            return Err(format!("{script}: no such figure"));
-        }
-        let (mark, words) = match self.wasm {
-            Some(_) => (format!(" data-live=\"{name}\""), SLEEPING),
-            None => (String::new(), STILL),
-        };
-        let text = format!("<div class=\"live\"{mark}><p class=\"live-off\">{words}</p></div>");
-        Ok(vec![Line { text, at: Origin { file: script.into(), line: 1 } }])
+    /// Returns whether figures can be live.
+    pub fn are_compiled(&self) -> bool {
+        self.wasm.is_some()
+    }
+
+    /// Returns the place of a live figure on a page.
+    pub fn place(name: &str) -> String {
+        format!(
+            "<div class=\"live\" data-live=\"{name}\"><p class=\"live-off\">With JavaScript, this \
+             figure is interactive.</p></div>"
+        )
     }
 
     /// Replaces a directory with the scripts that contain the lessons and the model. Without
@@ -151,9 +127,33 @@ impl Lessons {
 /// # Errors
 /// If this machine can't compile for WebAssembly, or the lessons don't compile.
 pub fn compile_to(root: &Path, target: &Path, features: &str, to: &Path) -> Result<()> {
-    let std = StandardLibrary::find().with_context(|| format!("rustup target add {TARGET}"))?;
-    let wasm = cargo(root, &std, target, features)?;
+    let wasm = cargo(root, target, features)?;
     fs::write(to, wasm).with_context(|| to.display().to_string())
+}
+
+/// Compiles the lessons. Says beforehand how long that took the last time.
+fn timed(root: &Path, target: &Path, features: &str) -> Result<Vec<u8>> {
+    let wasm = target.join(TARGET).join("live/candecode_live.wasm");
+    let written = || fs::metadata(&wasm).and_then(|file| file.modified()).ok();
+    let before: Option<SystemTime> = written();
+    let note = target.join("seconds");
+    match fs::read_to_string(&note) {
+        Ok(seconds) => eprintln!(
+            "Compiling the lessons for the live figures, unless that's done. The last time it took \
+             {} seconds.",
+            seconds.trim()
+        ),
+        Err(_) => eprintln!(
+            "Compiling the lessons for the live figures, the engine included: about three minutes \
+             on two cores."
+        ),
+    }
+    let start = Instant::now();
+    let bytes = cargo(root, target, features)?;
+    if written() != before {
+        fs::write(&note, start.elapsed().as_secs().to_string())?;
+    }
+    Ok(bytes)
 }
 
 /// Returns the days that the reader has started, and the cargo features that use the reference for
@@ -189,33 +189,6 @@ fn mistakes(target: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(found)
 }
 
-/// The source of the standard library for WebAssembly.
-enum StandardLibrary {
-    /// Rustup's target, already compiled.
-    Installed,
-    /// The library's source, at this path, for cargo to compile.
-    Source(PathBuf),
-}
-
-impl StandardLibrary {
-    fn find() -> Option<Self> {
-        let installed = said("rustc", &["--print", "target-libdir", "--target", TARGET])?;
-        if Path::new(&installed).is_dir() {
-            return Some(Self::Installed);
-        }
-        let sysroot = PathBuf::from(said("rustc", &["--print", "sysroot"])?);
-        let version = said("rustc", &["-vV"])?;
-        let version = version.lines().find_map(|line| line.strip_prefix("release: "))?;
-        let cache = match std::env::var_os("RUST_SRC_CACHE") {
-            Some(cache) => PathBuf::from(cache),
-            None => std::env::home_dir()?.join(".cache/rust-src"),
-        };
-        let component = sysroot.join("lib/rustlib/src/rust/library");
-        let places = [component, cache.join(version).join("library")];
-        places.into_iter().find(|place| place.join("Cargo.lock").is_file()).map(Self::Source)
-    }
-}
-
 /// Returns a program's output, if it exists and succeeds.
 fn said(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).output().ok()?;
@@ -224,34 +197,27 @@ fn said(program: &str, args: &[&str]) -> Option<String> {
 
 /// Compiles `crates/live` to WebAssembly and returns its bytes. (binaryen's `wasm-opt -Oz` takes
 /// minutes, and the savings disappear once both files are gzipped.)
-fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> Result<Vec<u8>> {
+fn cargo(root: &Path, target: &Path, features: &str) -> Result<Vec<u8>> {
+    let library = said("rustc", &["--print", "target-libdir", "--target", TARGET]);
+    ensure!(
+        library.is_some_and(|library| Path::new(&library).is_dir()),
+        "live figures need Rust's target for WebAssembly: `rustup target add {TARGET}` (on Debian \
+         without rustup: `apt install libstd-rust-dev-wasm32`); `cargo xtask book` without --live \
+         needs nothing"
+    );
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Build only the cdylib, not the library that the tests use, which would rule out link-time
     // optimization.
-    cargo.current_dir(root).args([
-        "rustc",
-        "--package",
-        "candecode-live",
-        "--crate-type",
-        "cdylib",
-    ]);
-    cargo
-        .args(["--profile", "live"])
-        .args(["--target", TARGET, "--target-dir"])
-        .arg(target)
-        .args(["--features", features]);
+    cargo.current_dir(root).args(["rustc", "--package", "candecode-live"]);
+    cargo.args(["--crate-type", "cdylib", "--profile", "live", "--features", features]);
+    cargo.args(["--target", TARGET, "--target-dir"]).arg(target);
     // On a terminal, let cargo show its progress.
     cargo.args((!std::io::stderr().is_terminal()).then_some("--quiet"));
-    if let StandardLibrary::Source(library) = std {
-        // Lets a stable compiler build its own standard library, as in
-        // crates/lab/scripts/wasm-check.sh.
-        cargo.args(["-Zbuild-std=std,panic_abort"]).env("RUSTC_BOOTSTRAP", "1");
-        cargo.env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
-    }
     let status = cargo.status().context("cannot start cargo")?;
-    if !status.success() {
-        bail!("the live figures don't compile (`cargo xtask book --still` skips them)");
-    }
+    ensure!(
+        status.success(),
+        "the live figures don't compile (`cargo xtask book` without --live skips them)"
+    );
     let wasm = target.join(TARGET).join("live/candecode_live.wasm");
     fs::read(&wasm).with_context(|| wasm.display().to_string())
 }
@@ -280,15 +246,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_without_a_script_is_refused() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let none = Lessons::none();
-        assert!(none.placeholder("gone", &root).unwrap_err().ends_with("gone.js: no such figure"));
-        let line = &none.placeholder("sampler", &root).unwrap()[0].text;
-        assert!(!line.contains("data-live=") && line.contains("rustup target add"), "{line}");
-    }
-
-    #[test]
     fn live_scripts_are_installed_only_in_a_live_book() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let out = std::env::temp_dir().join(format!("candecode-book-live-{}", std::process::id()));
@@ -299,7 +256,6 @@ mod tests {
         lessons.install(&root, &out).unwrap();
         let model = fs::metadata(out.join("model.js")).unwrap().len();
         assert!(model < 650_000, "the page's budget for the model");
-        assert!(lessons.placeholder("rope", &root).unwrap()[0].text.contains("data-live=\"rope\""));
         assert!(!out.join("old.js").exists());
         let about = ("about", "{mistakes:[],yours:[0, 8]}");
         for (part, begin) in [("engine", "\"H4sI"), ("model", "{config:\"H4sI"), about] {

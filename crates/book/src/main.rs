@@ -1,66 +1,25 @@
-//! The book's preprocessor for mdBook, which can also build and check the book on its own.
+//! The book's preprocessor for mdBook, and with the feature `site` mdBook itself.
 //!
-//! `mdbook build book` runs it, as configured in `book/book.toml`, with the book on standard input.
-//! `cargo xtask book` doesn't need mdBook installed: it runs the same steps through mdBook's
-//! library and then checks the finished pages. Problems are errors with a file and a line, never
-//! warnings.
+//! `mdbook build book` starts it as `book/book.toml` says, with the book on standard input. `cargo
+//! xtask book` needs no mdBook, because `candecode-book build` uses its library.
 #![warn(missing_docs)]
 
-mod code_blocks;
-mod excerpt;
-mod figures;
-mod include;
-mod links;
 mod live;
-mod math;
 mod mathml;
+mod preprocess;
 mod render;
-mod source;
 
-use anyhow::{ensure, Context, Result};
-use clap::{Parser, Subcommand};
+use anyhow::{bail, ensure, Result};
 use live::Days;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
-/// The book's preprocessor for mdBook: without a command, reads a book as JSON and writes it back.
-#[derive(Parser)]
-#[command(name = "candecode-book")]
-struct Cli {
-    /// The repository's root.
-    #[arg(long, global = true, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))]
-    root: PathBuf,
-    #[command(subcommand)]
-    command: Option<Command>,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Build the book in book/book and check the pages.
-    Build {
-        /// Open the book in a browser.
-        #[arg(long)]
-        open: bool,
-    },
-    /// Compile the lessons of a copy of the course to WebAssembly.
-    #[command(hide = true)]
-    Lessons {
-        /// The features of `candecode-live`.
-        #[arg(long)]
-        features: String,
-        /// Cargo's target directory.
-        #[arg(long)]
-        target_dir: PathBuf,
-        /// The output file.
-        #[arg(long)]
-        to: PathBuf,
-    },
-}
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match run(cli) {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args.iter().map(String::as_str).collect::<Vec<_>>()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");
@@ -69,34 +28,36 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<()> {
-    let Some(command) = cli.command else {
-        let input = std::io::stdin();
-        ensure!(
-            !input.is_terminal(),
-            "mdBook runs this program; to build the book, run `cargo xtask book`"
-        );
-        return render::preprocess(input.lock(), std::io::stdout().lock(), Days::asked_for()?);
-    };
-    let root = cli.root;
-    let root =
-        root.canonicalize().with_context(|| format!("{}: no such directory", root.display()))?;
-    match command {
-        Command::Build { open } => {
-            let index = render::build(&root, Days::asked_for()?)?.display().to_string();
-            if open {
-                open_browser(&index);
+fn run(args: &[&str]) -> Result<()> {
+    match args {
+        [] => {
+            let input = std::io::stdin();
+            ensure!(
+                !input.is_terminal(),
+                "mdBook runs this program; to build the book, run `cargo xtask book`"
+            );
+            render::preprocess(input.lock(), std::io::stdout().lock(), Days::asked_for()?)
+        }
+        // mdBook asks whether a renderer is supported.
+        ["supports", ..] => Ok(()),
+        #[cfg(feature = "site")]
+        ["build", rest @ ..] => {
+            let index = render::build(&Path::new(ROOT).canonicalize()?, Days::asked_for()?)?;
+            if rest.contains(&"--open") {
+                open(&index.display().to_string());
             }
             Ok(())
         }
-        Command::Lessons { features, target_dir, to } => {
-            live::compile_to(&root, &target_dir, &features, &to)
+        ["lessons", root, features, target, to] => {
+            live::compile_to(Path::new(root), Path::new(target), features, Path::new(to))
         }
+        _ => bail!("usage: candecode-book [build [--open]]"),
     }
 }
 
 /// Opens a file in the system's browser.
-fn open_browser(file: &str) {
+#[cfg(feature = "site")]
+fn open(file: &str) {
     let opener = match std::env::consts::OS {
         "macos" => "open",
         "windows" => "explorer",

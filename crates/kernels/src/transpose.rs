@@ -1,6 +1,7 @@
 //! Packs one row per vector lane side by side: the first number of each row, then the second of
 //! each, and so on. Squares of numbers are transposed in registers.
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::unrolled::unrolled;
 use crate::vectors::max_panels;
 #[cfg(target_arch = "aarch64")]

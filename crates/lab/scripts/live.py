@@ -368,7 +368,7 @@ def main():
     program = next((found for found in map(shutil.which, named) if found), None)
     skipped = None
     if not (book / "live/parts/engine.js").is_file():
-        skipped = "this book has none; run rustup target add wasm32-unknown-unknown and build it again"
+        skipped = "this book has none; build it with cargo xtask book --live"
     elif not program:
         skipped = "can't find Chromium or Chrome (set CHROMIUM=/path/to/it)"
     else:

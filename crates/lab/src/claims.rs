@@ -1,24 +1,43 @@
-//! `cargo lab printed --claims`: checks the book's claims that one number is larger than
+//! `cargo lab claims`: measures the book's claims that one number is larger than
 //! another.
 //!
 //! `book/claims.toml` lists the book's claims about speeds and counts. Each has its sentence, two
-//! lines of bash that print a number each, and bounds for the ratio. Every `cargo lab printed`
-//! checks that the sentences are still on their pages. The numbers are measured only with
-//! `--claims`, so that a busy machine can't fail a change.
+//! lines of bash that print a number each, and bounds for the ratio. `cargo xtask book --check` only
+//! looks for the sentences on their pages, so that a busy machine can't fail a change.
 
+use crate::mistaken_engine::reference;
 use anyhow::{ensure, Context, Result};
 use candecode_course::Repo;
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 use xtask::cargo;
 use xtask::checking::table::Sum;
 use xtask::child;
 use xtask::host;
 use xtask::say;
+
+/// The flags of `claims`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only pages whose name contains this
+    page: Option<String>,
+}
+
+/// Runs `claims`. The exit code is 1 if a claim's sentence is gone or doesn't hold.
+///
+/// # Errors
+/// If the engine can't be built, or a command prints no number.
+pub fn run(repo: &Repo, args: &Args) -> Result<ExitCode> {
+    let page = args.page.as_deref();
+    let mut sum = sentences(repo, page)?;
+    sum.add(measure(repo, &reference(repo, None)?, page)?);
+    say!("{}", sum.line());
+    Ok(ExitCode::from(u8::from(sum.failed > 0)))
+}
 
 /// The time limit for one command of a claim, including the build of its benchmark.
 const LIMIT: Duration = Duration::from_secs(900);

@@ -32,13 +32,12 @@ pub fn run(repo: &Repo) -> Result<ExitCode> {
             features.iter().map(|feature| format!("candecode/{feature}")).collect();
         let to = kept.join(format!("mistake-{day}-{name}.wasm"));
         let status = cargo::command(repo)
-            .args(["run", "--quiet", "--profile", "tools", "--package", "candecode-book", "--"])
-            .args(["lessons", "--features", &features.join(",")])
-            .arg("--root")
+            .args(["run", "--quiet", "--config", "profile.dev.opt-level=0"])
+            .args(["--package", "candecode-book", "--"])
+            .arg("lessons")
             .arg(&course)
-            .arg("--target-dir")
+            .arg(features.join(","))
             .arg(&target)
-            .arg("--to")
             .arg(&to)
             .status()
             .context("cannot start cargo")?;

@@ -4,13 +4,12 @@
 
 #![warn(missing_docs)]
 
+mod book;
 mod claims;
 mod compare;
 mod live_mistakes;
-mod messages;
 mod mistaken_engine;
 mod mistakes_table;
-mod printed;
 mod run_bench;
 
 use anyhow::Result;
@@ -30,10 +29,11 @@ enum Command {
     /// Show that the checks work: every known mistake is caught and named, and every correct
     /// variant passes
     Mistakes(mistakes_table::Mistakes),
-    /// Run the book's commands and compare their output with what the pages show
-    Printed(printed::Printed),
-    /// Update the book's page of error messages with the commands' current output
-    Messages,
+    /// Compare the book's code, figures, outputs and messages with their sources, or rewrite them
+    Book(book::Book),
+    /// Measure the book's claims about speeds and counts (book/claims.toml). Close other programs
+    /// first
+    Claims(claims::Args),
     /// Compile the known mistakes that the book's live figures can switch on
     LiveMistakes,
 }
@@ -61,8 +61,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Compare(args) => compare::run(&repo, &args),
         Command::Bench(args) => run_bench::run(&repo, &args),
         Command::Mistakes(args) => mistakes_table::run(&repo, &args),
-        Command::Printed(args) => printed::run(&repo, &args),
-        Command::Messages => messages::run(&repo),
+        Command::Book(args) => book::run(&repo, &args),
+        Command::Claims(args) => claims::run(&repo, &args),
         Command::LiveMistakes => live_mistakes::run(&repo),
     }
 }

@@ -1,10 +1,12 @@
-//! `cargo xtask book`: builds the book with a tool that is compiled on first use.
+//! `cargo xtask book`: builds the book, or compares its blocks with their sources. Both programs are
+//! compiled on first use.
 
 use crate::cargo;
 use crate::note;
 use anyhow::{Context, Result};
-use candecode_course::Repo;
+use candecode_course::{usage, Repo};
 use clap::Args;
+use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
@@ -14,29 +16,57 @@ pub struct Book {
     /// Open the book in a browser
     #[arg(long)]
     open: bool,
-    /// Show still pictures instead of the live figures
+    /// With live figures, which run the reference in the browser
     #[arg(long)]
-    still: bool,
-    /// Run your days in the live figures instead of the reference
-    #[arg(long, conflicts_with = "still")]
+    live: bool,
+    /// With live figures that run your days
+    #[arg(long)]
     mine: bool,
+    /// Instead, compare the chapters' code, figures, outputs and messages with their sources
+    #[arg(long, conflicts_with_all = ["open", "live", "mine"])]
+    check: bool,
+    /// Instead, rewrite whatever --check would report
+    #[arg(long, conflicts_with_all = ["open", "live", "mine", "check"])]
+    refresh: bool,
+    /// With --check or --refresh: without outputs, which need a build of the engine
+    #[arg(long, conflicts_with = "broken")]
+    quick: bool,
+    /// With --check or --refresh: also the outputs of engines with a known mistake, a build each
+    #[arg(long)]
+    broken: bool,
+    /// With --check or --refresh: only pages whose name contains this
+    page: Option<String>,
 }
 
-/// Runs the book tool to completion.
+/// Runs the book's program to completion.
 ///
 /// # Errors
 /// If cargo cannot be started.
 pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
-    if !cargo::target_dir(repo).join("tools").exists() {
-        note!("Compiling the book tool, which is only needed once: about a minute on two cores.");
+    if args.check || args.refresh {
+        let flags =
+            [("--refresh", args.refresh), ("--quick", args.quick), ("--broken", args.broken)];
+        let flags = flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| flag.into());
+        let page = args.page.iter().map(OsString::from);
+        let all: Vec<OsString> = ["book".into()].into_iter().chain(flags).chain(page).collect();
+        return cargo::run_member(repo, "candecode-lab", &[], &all);
+    }
+    if args.quick || args.broken || args.page.is_some() {
+        return Err(usage("--quick, --broken and a page are for --check and --refresh"));
+    }
+    let program = format!("debug/candecode-book{}", std::env::consts::EXE_SUFFIX);
+    if !cargo::target_dir(repo).join(program).exists() {
+        note!("Compiling mdBook, which is only needed once: less than a minute on two cores.");
     }
     let mut command = cargo::command(repo);
-    command.args(["run", "--profile", "tools", "--package", "candecode-book"]);
+    // Optimizing mdBook would take longer than it runs.
+    command.args(["run", "--config", "profile.dev.opt-level=0", "--package", "candecode-book"]);
     // On a terminal, let cargo show its progress.
     command.args((!std::io::stderr().is_terminal()).then_some("--quiet"));
     command.args(["--", "build"]).args(args.open.then_some("--open"));
-    command.envs(args.still.then_some(("CANDECODE_BOOK", "still")));
-    command.envs(args.mine.then_some(("CANDECODE_BOOK", "mine")));
+    command.env_remove("CANDECODE_BOOK");
+    let figures = if args.mine { Some("mine") } else { args.live.then_some("live") };
+    command.envs(figures.map(|figures| ("CANDECODE_BOOK", figures)));
     let status = command.status().context("cannot start cargo")?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }

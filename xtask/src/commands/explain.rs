@@ -67,7 +67,8 @@ fn sections(page: &str) -> Vec<Section> {
         };
         let is_fence = line.starts_with("```");
         in_code ^= is_fence;
-        if is_fence || (!in_code && line.is_empty()) {
+        // Messages are folded, in HTML.
+        if is_fence || (!in_code && (line.is_empty() || line.starts_with('<'))) {
             begins = true;
             continue;
         }

@@ -1,6 +1,8 @@
 //! Plots of the measurements for the book: SVG in the house style, with classes instead of colors.
 
-use anyhow::{Context as _, Result};
+use crate::shared::root;
+use anyhow::{anyhow, Context as _, Result};
+use candecode_book::figures;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -147,13 +149,21 @@ pub fn open(height: usize, label: &str) -> String {
     format!("<svg viewBox=\"0 0 720 {height}\" role=\"img\" aria-label=\"{label}\">\n")
 }
 
-/// Writes a result to a folder, which is created if necessary, and says where it is.
+/// Writes a result to a folder, which is created if necessary, and says where it is. A plot gets the
+/// style of the book's figures.
 ///
 /// # Errors
 /// If the file can't be written.
 pub fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
     let file = folder.join(name);
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let mut text = text.to_string();
+    if name.ends_with(".svg") {
+        let css = root().join(figures::CSS);
+        let css = std::fs::read_to_string(&css).with_context(|| css.display().to_string())?;
+        let drawn = figures::standalone(&css, &text);
+        text = drawn.map_err(|(line, why)| anyhow!("{name}:{line}: {why}"))?;
+    }
     std::fs::write(&file, text).with_context(|| file.display().to_string())?;
     eprintln!("{}", file.display());
     Ok(())

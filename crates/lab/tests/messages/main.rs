@@ -1,7 +1,7 @@
 //! Tests the book's page of error messages: runs every command on it, and compares the output and
 //! the exit code with what the page shows.
 //!
-//! `cargo lab messages` updates the page. The commands name models, files and servers with one thing
+//! `cargo xtask book --refresh` updates the page. The commands name models, files and servers with one thing
 //! wrong each, which the test creates. It runs only on Linux, because some messages quote the
 //! operating system.
 #![cfg(target_os = "linux")]
@@ -275,10 +275,10 @@ fn commands_print_what_the_page_shows() {
             lines.splice(body, said);
         }
     }
-    if std::env::var("MESSAGES").is_ok_and(|what| what == "write") {
+    if std::env::var_os("CANDECODE_REFRESH").is_some() {
         fs::write(path, lines.join("\n") + "\n").unwrap();
         return;
     }
     let all = differ.join("\n");
-    assert!(differ.is_empty(), "{all}\nto update the page: `cargo lab messages`");
+    assert!(differ.is_empty(), "{all}\n`cargo xtask book --refresh` rewrites the page");
 }

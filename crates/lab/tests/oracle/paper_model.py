@@ -5,7 +5,7 @@ Its weights were found by a search for small whole numbers that make it write "t
 script also computes the model's numbers once more with NumPy alone, as an oracle for paper_model.rs:
 
     pip install numpy==2.4.6 safetensors==0.8.0 tokenizers==0.23.3
-    python crates/engine/tests/oracle/paper_model.py
+    python crates/lab/tests/oracle/paper_model.py
 """
 import json
 from pathlib import Path

@@ -1,8 +1,6 @@
 //! The book's paper model, `models/paper`, which is small enough to compute by hand. Everything the
-//! book prints about it is computed here with the days' own functions and compared:
-//! `cargo test --features ref --test paper_model`. With `PAPER=write` the pages are rewritten.
-
-#![cfg(feature = "ref")]
+//! book prints about it is computed here with the days' own functions and compared. `cargo xtask book
+//! --refresh` rewrites the pages.
 
 use candecode::day00_warm_up::{embed, logits};
 use candecode::day01_attention::{causal_mask, scaled_dot_product_attention, softmax, split_heads};
@@ -492,35 +490,42 @@ fn the_book_prints_the_computed_numbers() {
     let paper = Paper::new();
     let all = PAGES.map(|(name, page)| (name, page(&paper).unwrap()));
     let all = BTreeMap::from(all);
-    let write = std::env::var("PAPER").is_ok_and(|what| what == "write");
-    let book = root().join("book/src");
-    let mut pages = vec![book.join("paper_model.md")];
-    pages.extend(std::fs::read_dir(book.join("paper")).unwrap().map(|entry| entry.unwrap().path()));
+    let refresh = std::env::var_os("CANDECODE_REFRESH").is_some();
     let mut used = Vec::new();
-    for page in pages {
+    let mut differ = Vec::new();
+    let mut pages = Vec::new();
+    for entry in std::fs::read_dir(root().join("book/src")).unwrap() {
+        let page = entry.unwrap().path();
+        if page.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let shown = format!("book/src/{}", page.file_name().unwrap().to_string_lossy());
         let text = std::fs::read_to_string(&page).unwrap();
         let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
         for at in (0..lines.len()).rev() {
             let name =
                 lines[at].strip_prefix("<!-- paper: ").and_then(|rest| rest.strip_suffix(" -->"));
             let Some(name) = name.map(str::to_string) else { continue };
-            let want =
-                all.get(name.as_str()).unwrap_or_else(|| panic!("{}: no {name}", page.display()));
-            assert_eq!(lines[at + 1], "```text", "{}:{}", page.display(), at + 2);
+            let place = format!("{shown}:{}", at + 1);
+            let want = all.get(name.as_str());
+            let want = want.unwrap_or_else(|| panic!("{place}: nothing is computed for {name}"));
+            assert_eq!(lines[at + 1], "```text", "{place}: a block of text must follow");
             let end = (at + 2..lines.len()).find(|i| lines[*i] == "```").unwrap();
             let want: Vec<String> = want.lines().map(|line| line.trim_end().to_string()).collect();
-            if write {
+            if lines[at + 2..end] != want {
+                differ.push(format!("{place}: the code computes\n{}", want.join("\n")));
                 lines.splice(at + 2..end, want);
-            } else {
-                assert_eq!(lines[at + 2..end], want, "{}: {name}", page.display());
             }
             used.push(name);
         }
-        if write {
-            std::fs::write(&page, lines.join("\n") + "\n").unwrap();
-        }
+        pages.push((page, lines.join("\n") + "\n", text.trim_end().to_string() + "\n"));
     }
     for name in all.keys() {
         assert!(used.iter().any(|used| used == name), "no page prints {name}");
     }
+    for (page, new, _) in pages.iter().filter(|(_, new, old)| refresh && new != old) {
+        std::fs::write(page, new).unwrap();
+    }
+    let remedy = "`cargo xtask book --refresh` rewrites the pages";
+    assert!(refresh || differ.is_empty(), "{}\n{remedy}", differ.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! `cargo lab printed`: compares the outputs shown in the book with those of the commands.
+//! The outputs of commands that the book shows.
 //!
 //! A page marks an output with a comment above its fence: `<!-- output: cargo xtask run … -->`, or,
 //! for the engine with a known mistake, `<!-- broken: day10 whole_buffer_returned: run … -->`. Line
@@ -6,58 +6,23 @@
 //! broken engines begin is followed by one `<!-- in the table: day05 post_norm: run … -->` per row,
 //! in order. Bash runs the commands.
 
-use crate::claims;
+use super::Page;
 use crate::mistaken_engine::{mistaken, named, reference};
 use anyhow::{ensure, Context, Result};
+use candecode_book::Problem;
 use candecode_course::Repo;
-use clap::Args;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 use xtask::checking::table::Sum;
 use xtask::term::wrap;
-use xtask::{backup, child, host, say};
-
-/// The flags of `printed`.
-#[derive(Args)]
-pub struct Printed {
-    /// Only pages whose name contains this
-    page: Option<String>,
-    /// Update the pages with the commands' output
-    #[arg(long)]
-    write: bool,
-    /// Also compare the outputs of broken engines, each of which needs a build
-    #[arg(long)]
-    broken: bool,
-    /// Instead, measure the book's claims about speeds and counts (book/claims.toml). Close other
-    /// programs first
-    #[arg(long, conflicts_with_all = ["write", "broken"])]
-    claims: bool,
-}
+use xtask::{child, host, say};
 
 /// The time limit for one of the book's commands.
 const LIMIT: Duration = Duration::from_secs(300);
 /// The maximum length of a line that a page shows without scrolling.
 const WIDTH: usize = 84;
-
-/// Runs `printed`. The exit code is 1 if a command's output differs from the book's, or if a
-/// claim's sentence is gone or doesn't hold.
-///
-/// # Errors
-/// If a marker can't be parsed, or an engine can't be built.
-pub fn run(repo: &Repo, args: &Printed) -> Result<ExitCode> {
-    let page = args.page.as_deref();
-    let mut sum = claims::sentences(repo, page)?;
-    sum.add(if args.claims {
-        claims::measure(repo, &reference(repo, None)?, page)?
-    } else {
-        outputs(repo, args)?
-    });
-    say!("{}", sum.line());
-    Ok(ExitCode::from(u8::from(sum.failed > 0)))
-}
 
 /// A marked output on a page.
 #[derive(Debug)]
@@ -86,48 +51,70 @@ impl Marked {
     }
 }
 
-/// Compares the marked outputs with the commands' current output, or updates the pages.
-fn outputs(repo: &Repo, args: &Printed) -> Result<Sum> {
+/// Returns the problems with a page's markers.
+pub fn problems(repo: &Repo, page: &Page) -> Vec<Problem> {
+    let lines: Vec<String> = page.text.lines().map(str::to_string).collect();
+    let problem = |line, message| Problem { file: page.file.clone(), line, message };
+    match marked(&lines) {
+        Err((line, message)) => vec![problem(line + 1, message)],
+        Ok(found) => {
+            let gone = |one: &Marked| {
+                let (day, name) = one.mistake.as_ref()?;
+                let error = named(repo, day, name).err()?;
+                Some(problem(one.line + 1, format!("{error:#}")))
+            };
+            found.iter().filter_map(gone).collect()
+        }
+    }
+}
+
+/// Compares a page's outputs with the commands' current output, or updates the page.
+///
+/// # Errors
+/// If an engine can't be built, or the page can't be written.
+pub fn settle(repo: &Repo, page: &Page, refresh: bool, broken: bool) -> Result<Sum> {
     let mut sum = Sum::default();
-    let mut engines: BTreeMap<Option<(String, String)>, PathBuf> = BTreeMap::new();
-    for page in pages(repo, args.page.as_deref())? {
-        let text = std::fs::read_to_string(&page)?;
-        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
-        let mut found = marked(&lines).with_context(|| page.display().to_string())?;
-        found.retain(|one| args.broken || one.mistake.is_none());
-        // Go from last to first, because an edit shifts all lines after it.
-        for one in found.iter().rev() {
-            if !engines.contains_key(&one.mistake) {
-                engines.insert(one.mistake.clone(), engine(repo, one.mistake.as_ref())?);
-            }
-            let ask = |typed: &String| said(repo, &engines[&one.mistake], typed);
-            let said = one.commands.iter().map(ask).collect::<Result<Vec<_>>>()?.join("\n");
-            let printed = one.printed(&lines);
-            let place = format!("{}:{}", page.display(), one.line + 1);
-            let matches = matches(&printed, &said);
-            if !matches && args.write && one.commands.len() == 1 && !one.in_table {
-                say!("{place}: updated");
-                let typed = one.body.len() - untyped(&lines[one.body.clone()]).len();
-                let new: Vec<String> = said.lines().map(wrapped).collect();
-                lines.splice(one.body.start + typed..one.body.end, new);
-            } else if !matches {
-                say!("{place}: the page shows\n{printed}\n  but the command prints\n{said}\n");
-                sum.failed += 1;
-                continue;
-            }
+    let mut lines: Vec<String> = page.text.lines().map(str::to_string).collect();
+    let mut found = marked(&lines).map_err(|(line, why)| anyhow::anyhow!("{line}: {why}"))?;
+    found.retain(|one| broken || one.mistake.is_none());
+    let mut differs = false;
+    // Go from last to first, because an edit shifts all lines after it.
+    for one in found.iter().rev() {
+        let engine = engine(repo, one.mistake.as_ref())?;
+        let ask = |typed: &String| said(repo, &engine, typed);
+        let said = one.commands.iter().map(ask).collect::<Result<Vec<_>>>()?.join("\n");
+        let printed = one.printed(&lines);
+        let place = format!("{}:{}", page.file, one.line + 1);
+        if matches(&printed, &said) {
             sum.passed += 1;
+        } else if refresh && one.commands.len() == 1 && !one.in_table {
+            say!("{place}: updated");
+            let typed = one.body.len() - untyped(&lines[one.body.clone()]).len();
+            let new: Vec<String> = said.lines().map(wrapped).collect();
+            lines.splice(one.body.start + typed..one.body.end, new);
+            differs = true;
+            sum.passed += 1;
+        } else {
+            say!("{place}: the page shows\n{printed}\n  but the command prints\n{said}\n");
+            sum.failed += 1;
         }
-        if args.write {
-            backup::write(&page, format!("{}\n", lines.join("\n")).as_bytes())?;
-        }
+    }
+    if differs {
+        page.write(repo, &lines)?;
     }
     Ok(sum)
 }
 
+/// The reference's engine, which is built once.
+static REFERENCE: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+
 /// Builds the engine with the reference, or with a known mistake.
 fn engine(repo: &Repo, mistake: Option<&(String, String)>) -> Result<PathBuf> {
     match mistake {
-        None => reference(repo, None),
+        None => match REFERENCE.get() {
+            Some(path) => Ok(path.clone()),
+            None => reference(repo, None).inspect(|path| drop(REFERENCE.set(path.clone()))),
+        },
         Some((day, name)) => {
             let (day, mistake) = named(repo, day, name)?;
             mistaken(repo, &day, &mistake, None)
@@ -135,45 +122,41 @@ fn engine(repo: &Repo, mistake: Option<&(String, String)>) -> Result<PathBuf> {
     }
 }
 
-/// Returns the pages of the book, in order.
-fn pages(repo: &Repo, wanted: Option<&str>) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(repo.root.join("book/src"))?;
-    let mut pages: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    pages.retain(|path| path.extension().is_some_and(|ending| ending == "md"));
-    pages.retain(|path| wanted.is_none_or(|part| path.to_string_lossy().contains(part)));
-    pages.sort();
-    Ok(pages)
-}
-
 /// Returns all marked outputs of a page. If several markers precede a fence, their commands form
-/// one session.
-fn marked(lines: &[String]) -> Result<Vec<Marked>> {
+/// one session. An error is the index of a line, and what is wrong there.
+fn marked(lines: &[String]) -> Result<Vec<Marked>, (usize, String)> {
     let mut found: Vec<Marked> = Vec::new();
     let (mut commands, mut mistake) = (Vec::new(), None);
     for (line, text) in lines.iter().enumerate() {
         let inside = |mark: &str| text.trim().strip_prefix(mark)?.strip_suffix("-->");
+        let wrong = |error: anyhow::Error| (line, format!("{error:#}"));
         if let Some(rest) = inside("<!-- in the table:") {
-            let (mistake, command) = of_a_mistake(rest)?;
-            let row = row_of(lines, line).with_context(|| format!("line {}", line + 1))?;
+            let (mistake, command) = of_a_mistake(rest).map_err(wrong)?;
+            let row = row_of(lines, line).map_err(wrong)?;
             let (mistake, commands, body) = (Some(mistake), vec![command], row..row + 1);
             found.push(Marked { line, mistake, commands, body, in_table: true });
         } else if let Some(command) = inside("<!-- output:") {
             commands.push(command.trim().to_string());
         } else if let Some(rest) = inside("<!-- broken:") {
-            let (of, command) = of_a_mistake(rest)?;
+            let (of, command) = of_a_mistake(rest).map_err(wrong)?;
             mistake = Some(of);
             commands.push(command);
         } else if !commands.is_empty() {
-            ensure!(text.starts_with("```"), "line {}: a fence must follow this marker", line);
             let mut rest = line + 1..lines.len();
-            let close = rest.find(|at| lines[*at].starts_with("```")).context("unclosed fence")?;
+            let close = rest.find(|at| lines[*at].starts_with("```"));
+            let Some(close) = close.filter(|_| text.starts_with("```")) else {
+                return Err((line - 1, "a fenced block must follow this marker".into()));
+            };
             let (mistake, commands) = (mistake.take(), std::mem::take(&mut commands));
             let (line, body) = (line - 1, line + 1..close);
             found.push(Marked { line, mistake, commands, body, in_table: false });
         }
     }
-    ensure!(commands.is_empty(), "a fence must follow the last marker");
-    Ok(found)
+    if commands.is_empty() {
+        Ok(found)
+    } else {
+        Err((lines.len() - 1, "a fenced block must follow the last marker".into()))
+    }
 }
 
 /// Wraps a line that is too long for a page.
