@@ -123,8 +123,8 @@ pub fn refuse_solutions(all: &[&str], range: &Range<usize>) -> Result<(), String
     for Range { start, end } in marked_regions(all) {
         if start < range.end && range.start < end {
             return Err(format!(
-                "lines {} to {end} are a solution, which a chapter shows only inside <details>, with \
-                 the word `reference`; to show just the head of a function, write `signature`",
+                "lines {} to {end} are a solution, which a chapter shows only inside <details>, \
+                 with the word `reference`; to show just the head of a function, write `signature`",
                 start + 1
             ));
         }

@@ -1,8 +1,8 @@
 //! The book's figures: SVG files that show themselves in light and dark, and the images in chapters
 //! that name them.
 //!
-//! A figure is drawn with the classes of `book/theme/figures.css`. The rules that it uses are copied
-//! into the file, so that it looks right wherever an image can be shown.
+//! A figure is drawn with the classes of `book/theme/figures.css`. The rules that it uses are
+//! copied into the file, so that it looks right wherever an image can be shown.
 
 use crate::prose::Chapter;
 use std::collections::BTreeSet;
@@ -14,7 +14,8 @@ pub const CSS: &str = "book/theme/figures.css";
 /// The colors and letters of a page, for a figure that is shown as an image.
 const PAGE: &str =
     "svg{--fg:#1f2328;--bg:#fff;--mono-font:ui-monospace,SFMono-Regular,Menlo,Consolas,\
-monospace;color:var(--fg);background:var(--bg);font-family:\"Open Sans\",\"Noto Sans\",\"Segoe UI\",Helvetica,Arial,sans-serif}
+monospace;color:var(--fg);background:var(--bg);\
+font-family:\"Open Sans\",\"Noto Sans\",\"Segoe UI\",Helvetica,Arial,sans-serif}
 @media(prefers-color-scheme:dark){svg{--fg:#d7dce5;--bg:#0d1117}}";
 
 /// An image on a line of its own in a chapter.
@@ -79,8 +80,8 @@ pub fn standalone(css: &str, svg: &str) -> Result<String, (usize, String)> {
     ))
 }
 
-/// Returns an image as HTML. A figure becomes part of the page, whose style sheet colors it. `dir` is
-/// the folder of the chapter.
+/// Returns an image as HTML. A figure becomes part of the page, whose style sheet colors it. `dir`
+/// is the folder of the chapter.
 ///
 /// # Errors
 /// If the file can't be read, isn't a figure, or has no such part.

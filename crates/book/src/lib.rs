@@ -1,6 +1,6 @@
 //! The book's chapters: the blocks whose contents come from elsewhere (code, figures, tables), the
-//! formulas, and the links. `cargo xtask book --refresh` and `--check` use this library, and so does
-//! the preprocessor that turns chapters into pages.
+//! formulas, and the links. `cargo xtask book --refresh` and `--check` use this library, and so
+//! does the preprocessor that turns chapters into pages.
 #![warn(missing_docs)]
 
 mod excerpt;

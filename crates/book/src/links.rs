@@ -117,7 +117,10 @@ mod tests {
             ("[x](gone.md)", "2: gone.md isn't a page of the book"),
             ("[x](b.md#two)", "2: b.md has no heading #two"),
             ("[x](#none)", "2: a.md has no heading #none"),
-            ("![x](x.png)", "2: x.png: no such file; correct the name, or add the file to book/src"),
+            (
+                "![x](x.png)",
+                "2: x.png: no such file; correct the name, or add the file to book/src",
+            ),
             (
                 "[x](../../src/lib.rs)",
                 "2: ../../src/lib.rs is outside the book: write the path as `code`",

@@ -267,7 +267,8 @@ mod tests {
     #[test]
     fn blocks_get_their_source_and_nothing_else_changes() {
         let text = format!(
-            "a\n\n> {CODE} concat signature -->\n> {CODE} View2 signature -->\n> ```rust\n> old\n> ```\n"
+            "a\n\n> {CODE} concat signature -->\n\
+             > {CODE} View2 signature -->\n> ```rust\n> old\n> ```\n"
         );
         let (found, problems) = read(&text.replace("View2", "held"));
         assert_eq!(problems, [""; 0]);

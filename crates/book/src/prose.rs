@@ -309,7 +309,8 @@ mod tests {
     #[test]
     fn formulas_are_found_and_code_is_left_alone() {
         let text = "A $x_i$, `$no$`, \\$5, ($y$) and $`a\\,b`$.\n\n```sh\n$ cargo $x$\n```\n\
-                    | `a$` | $z$ |\n\n$$\na + b\n$$\n> ```math\n> c \\\\\n> d\n> ```\n<!-- $q -->\n";
+                    | `a$` | $z$ |\n\n$$\na + b\n$$\n> ```math\n> c \\\\\n> d\n> ```\n\
+                    <!-- $q -->\n";
         assert_eq!(latex(text), ["x_i", "y", "a\\,b", "z", "a + b", "c \\\\\nd"]);
         let chapter = Chapter::new(text);
         assert_eq!(chapter.formulas[5].display.as_deref(), Some("> "));

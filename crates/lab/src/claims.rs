@@ -2,8 +2,8 @@
 //! another.
 //!
 //! `book/claims.toml` lists the book's claims about speeds and counts. Each has its sentence, two
-//! lines of bash that print a number each, and bounds for the ratio. `cargo xtask book --check` only
-//! looks for the sentences on their pages, so that a busy machine can't fail a change.
+//! lines of bash that print a number each, and bounds for the ratio. `cargo xtask book --check`
+//! only looks for the sentences on their pages, so that a busy machine can't fail a change.
 
 use crate::mistaken_engine::reference;
 use anyhow::{ensure, Context, Result};

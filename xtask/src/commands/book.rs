@@ -1,5 +1,5 @@
-//! `cargo xtask book`: builds the book, or compares its blocks with their sources. Both programs are
-//! compiled on first use.
+//! `cargo xtask book`: builds the book, or compares its blocks with their sources. Both programs
+//! are compiled on first use.
 
 use crate::cargo;
 use crate::note;

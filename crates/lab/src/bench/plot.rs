@@ -149,8 +149,8 @@ pub fn open(height: usize, label: &str) -> String {
     format!("<svg viewBox=\"0 0 720 {height}\" role=\"img\" aria-label=\"{label}\">\n")
 }
 
-/// Writes a result to a folder, which is created if necessary, and says where it is. A plot gets the
-/// style of the book's figures.
+/// Writes a result to a folder, which is created if necessary, and says where it is. A plot gets
+/// the style of the book's figures.
 ///
 /// # Errors
 /// If the file can't be written.

@@ -1,9 +1,9 @@
 //! `cargo xtask book --refresh` and `--check`: the blocks of the book that come from elsewhere.
 //!
-//! Code, variants, tables and the style of figures come from files; outputs, messages and the numbers
-//! of the paper model from the course's own code. `--refresh` rewrites a block that differs from its
-//! source, and touches nothing else; `--check` fails instead. A marker that can't be read, or whose
-//! source is gone, is an error, and then nothing is written.
+//! Code, variants, tables and the style of figures come from files; outputs, messages and the
+//! numbers of the paper model from the course's own code. `--refresh` rewrites a block that differs
+//! from its source, and touches nothing else; `--check` fails instead. A marker that can't be read,
+//! or whose source is gone, is an error, and then nothing is written.
 
 mod outputs;
 
