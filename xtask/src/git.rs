@@ -37,8 +37,11 @@ pub fn bytes(dir: &Path, args: &[&str]) -> Result<Vec<u8>> {
         git
     };
     let mut git = command();
-    let named = command().args(["var", "GIT_COMMITTER_IDENT"]).output();
-    if !named.is_ok_and(|out| out.status.success()) {
+    let is_named = || {
+        let named = command().args(["var", "GIT_COMMITTER_IDENT"]).output();
+        named.is_ok_and(|out| out.status.success())
+    };
+    if ["commit", "merge"].contains(&args[0]) && !is_named() {
         git.args(["-c", "user.name=reader", "-c", "user.email=reader@localhost"]);
     }
     let out = git.args(args).output().context("cannot start git")?;

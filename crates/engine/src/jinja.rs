@@ -1,9 +1,9 @@
 //! Jinja as transformers sets it up for chat templates, built on the minijinja crate.
 //!
-//! This adds the tag `{% generation %}`, transformers' functions and its `tojson`, a few of Python's
-//! string methods, and limits. Templates come from strangers, so fuel limits the work, which also
-//! limits the memory. Code that recurses through a value or a syntax tree runs on a large stack, and
-//! no value can nest deeper than that stack allows.
+//! This adds the tag `{% generation %}`, transformers' functions and its `tojson`, a few of
+//! Python's string methods, and limits. Templates come from strangers, so fuel limits the work,
+//! which also limits the memory. Code that recurses through a value or a syntax tree runs on a
+//! large stack, and no value can nest deeper than that stack allows.
 //!
 //! Where minijinja differs from Jinja2, minijinja's way stands: `tests/templates.rs` has the list.
 
@@ -142,7 +142,8 @@ fn environment() -> Result<Environment<'static>, Error> {
             compared(state, &items).and_then(|()| filter(state, items, options))
         });
     }
-    // minijinja takes None for an empty list. Templates that need tools, and get none, loop over it.
+    // minijinja takes None for an empty list. Templates that need tools, and get none, loop over
+    // it.
     environment.add_filter(LOOPED, |value: Value| {
         if value.is_none() {
             refuse("None cannot be looped over")
@@ -204,7 +205,7 @@ fn namespace(defaults: Option<ValueOrKwargs>) -> Result<Value, Error> {
         defaults => {
             let object = defaults.as_ref().and_then(|defaults| defaults.as_object());
             let all = object.and_then(|object| object.try_iter_pairs());
-            pairs.extend(all.into_iter().flatten().map(<(Value, Value)>::from));
+            pairs.extend(all.into_iter().flatten());
         }
     }
     let (marked,) = from_args(&[Value::from_pairs(pairs)])?;
@@ -289,6 +290,13 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
                 ("rsplit", None) if most >= 0 => Err(ErrorKind::UnknownMethod.into()),
                 _ => unknown_method_callback(state, value, "split", &[separator, most.into()]),
             }
+        }
+        // minijinja makes a field as wide as asked for before it takes fuel for it.
+        ("format", Some(text)) => {
+            let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty());
+            let widths = numbers.map(|n| n.parse().unwrap_or(u64::MAX));
+            state.consume_fuel(widths.fold(0, u64::saturating_add) / 64)?;
+            unknown_method_callback(state, value, name, args)
         }
         ("removeprefix" | "removesuffix", Some(text)) => {
             let (part,): (&str,) = from_args(args)?;

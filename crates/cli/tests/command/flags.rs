@@ -295,6 +295,10 @@ fn values_that_a_flag_does_not_take_are_refused() {
         }
         refuses(flag, "99999999999999999999");
     }
+    for flag in ["--temperature", "--top-p", "--min-p", "--length-penalty"] {
+        let error = Args::read(["candecode", flag, "x"]).unwrap_err().to_string();
+        assert!(error.contains("must be a number"), "{flag}: {error}");
+    }
     for (flag, values) in [
         ("--seed", &["-2", "1.5", "x", "", "99999999999999999999"][..]),
         ("--penalty-window", &["0"]),

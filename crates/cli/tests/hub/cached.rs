@@ -197,10 +197,10 @@ fn environment_variables_move_the_cache() {
     let (there, user) = (place("another"), place("user"));
     for (variables, cache) in [
         ([("HF_HUB_CACHE", &*there), ("HUGGINGFACE_HUB_CACHE", "/nowhere")], "another"),
-        ([("HUGGINGFACE_HUB_CACHE", &there), ("HF_HUB_CACHE", "")], "another"),
-        ([("HF_HOME", "$HERE/hf"), ("HERE", &there)], "another/hf/hub"),
-        ([("HF_HOME", ""), ("XDG_CACHE_HOME", &user)], "user/huggingface/hub"),
-        ([("HF_HOME", "~/moved"), ("HOME", &user)], "user/moved/hub"),
+        ([("HUGGINGFACE_HUB_CACHE", &*there), ("HF_HUB_CACHE", "")], "another"),
+        ([("HF_HOME", "$HERE/hf"), ("HERE", &*there)], "another/hf/hub"),
+        ([("HF_HOME", ""), ("XDG_CACHE_HOME", &*user)], "user/huggingface/hub"),
+        ([("HF_HOME", "~/moved"), ("HOME", &*user)], "user/moved/hub"),
     ] {
         let dir = text(&fetch_with(&home, &hub, &variables));
         let want = home.0.join(cache).join("models--some--name/snapshots").join(COMMIT);

@@ -33,12 +33,7 @@ pub fn report(times: &Times, _: &Path) -> Result<()> {
         println!("{stage:<11} {:>10} {:4.0} %", shown(seconds), 100.0 * seconds / all);
     }
     let (last, all) = (times.of("pass_256_last")?, times.of("pass_256_all")?);
-    let less = 100.0 * (1.0 - last / all);
-    println!(
-        "256 tokens, logits of all: {}, of the last: {}, {less:.0} % less",
-        shown(all),
-        shown(last)
-    );
+    println!("256 tokens, logits of all: {}, of the last: {}", shown(all), shown(last));
     Ok(())
 }
 

@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     match kernels::in_pool(|| run(&args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error:#}");
+            eprintln!("error: {error:#}");
             ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
         }
     }

@@ -16,13 +16,13 @@ use candecode_engine::score::trace;
 use candecode_formats::{hub, read_tokenizer};
 use candecode_remote::hub::Hub;
 use candle_core::{DType, Device, Tensor};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::cargo;
 
 /// Returns the root of the repository.
 pub fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).into()
 }
 
 /// Returns the path of a model, which is downloaded if necessary.
