@@ -124,8 +124,7 @@ frame::checks! {
         processors_run_in_order, processors_see_the_whole_sequence,
         masking_every_token_or_sampling_out_of_range_is_an_error;
     7.4: a_stop_string_ends_the_text, the_stop_string_that_is_complete_first_ends_the_text,
-        a_stop_string_may_span_pieces,
-        held_back_text_is_shown_if_no_stop_string_follows,
+        a_stop_string_may_span_pieces, held_back_text_is_shown_if_no_stop_string_follows,
         random_stop_strings_are_found_in_random_pieces;
     7.5: top_logprobs_ignore_processors_and_accompany_each_token, a_token_becomes_text,
         eos_never_appears_in_the_text, max_new_tokens_ends_the_text, a_stop_string_may_span_tokens,
