@@ -116,8 +116,8 @@ impl PrefixCache {
         let named = blocks.iter().rposition(|block| self.hash_of.contains_key(block));
         let mut parent = named.map(|last| self.hash_of[&blocks[last]]);
         let new = named.map_or(0, |last| last + 1)..full;
-                                                          // task 22.4: Hash each new full block, and record it unless its hash is cached
-                                                          // <solution>
+        // task 22.4: Hash each new full block, and record it unless its hash is cached
+        // <solution>
         for at in new {
             let tokens = &tokens[at * cache.block_size..(at + 1) * cache.block_size];
             let hash = hash_block(parent, tokens, salt);
