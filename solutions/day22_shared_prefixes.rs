@@ -115,7 +115,6 @@ impl PrefixCache {
         let blocks = &table.blocks[..full];
         let named = blocks.iter().rposition(|block| self.hash_of.contains_key(block));
         let mut parent = named.map(|last| self.hash_of[&blocks[last]]);
-        // These have no hash yet.
         let new = named.map_or(0, |last| last + 1)..full;
         // task 22.4: Hash each new full block, and record it unless its hash is cached
         // <solution>
