@@ -99,7 +99,7 @@ fn find<'a>(sections: &'a [Section], query: &str) -> Vec<(&'a Section, Vec<&'a S
         return vec![];
     }
     let messages = |section: &'a Section| {
-        let messages = best(section.parts.iter().filter(|part| part.starts_with("$ ")), &run);
+        let messages = best(section.parts.iter().filter(|part| part.starts_with("$ ")), run);
         messages.map_or(vec![], |(_, messages)| messages)
     };
     found.into_iter().map(|section| (section, messages(section))).collect()
