@@ -91,7 +91,8 @@ pub fn nearest_tokens(table: &Tensor, id: u32, n: usize) -> Result<Vec<u32>> {
     let directions = table.broadcast_div(&lengths)?;
     let cosines = directions.matmul(&directions.i(id as usize)?.unsqueeze(1)?)?; // (V, 1)
     let cosines: Vec<f32> = cosines.squeeze(1)?.to_vec1()?;
-    // Not `arg_sort_last_dim`: on Metal it is wrong for more than 1,024 numbers (candle issue 2570).
+    // Not `arg_sort_last_dim`: on Metal it is wrong for more than 1,024 numbers (candle issue
+    // 2570).
     let mut order: Vec<u32> = (0..cosines.len() as u32).collect();
     order.sort_by(|a, b| cosines[*b as usize].total_cmp(&cosines[*a as usize]));
     Ok(order.into_iter().filter(|other| *other != id).take(n).collect())

@@ -480,8 +480,8 @@ fn heads(args: &Args, files: &ModelFiles) -> Result<Option<HeadsFile>> {
     Ok(Some(heads))
 }
 
-/// Rejects a tree with more tokens than the whole context. Near the context's end, a tree gets fewer
-/// levels by itself.
+/// Rejects a tree with more tokens than the whole context. Near the context's end, a tree gets
+/// fewer levels by itself.
 fn check_tree(shape: &[usize], context: usize) -> Result<()> {
     let size = medusa::tree_size(shape);
     ensure!(

@@ -1,9 +1,9 @@
 //! Jinja as transformers sets it up for chat templates, built on the minijinja crate.
 //!
-//! This adds the tag `{% generation %}`, transformers' functions and its `tojson`, a few of Python's
-//! string methods, and limits. Templates come from strangers, so fuel limits the work, which also
-//! limits the memory. Code that recurses through a value or a syntax tree runs on a large stack, and
-//! no value can nest deeper than that stack allows.
+//! This adds the tag `{% generation %}`, transformers' functions and its `tojson`, a few of
+//! Python's string methods, and limits. Templates come from strangers, so fuel limits the work,
+//! which also limits the memory. Code that recurses through a value or a syntax tree runs on a
+//! large stack, and no value can nest deeper than that stack allows.
 //!
 //! Where minijinja differs from Jinja2, minijinja's way stands: `tests/templates.rs` has the list.
 
@@ -142,7 +142,8 @@ fn environment() -> Result<Environment<'static>, Error> {
             compared(state, &items).and_then(|()| filter(state, items, options))
         });
     }
-    // minijinja takes None for an empty list. Templates that need tools, and get none, loop over it.
+    // minijinja takes None for an empty list. Templates that need tools, and get none, loop over
+    // it.
     environment.add_filter(LOOPED, |value: Value| {
         if value.is_none() {
             refuse("None cannot be looped over")

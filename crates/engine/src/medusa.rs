@@ -1,6 +1,6 @@
 //! Reads Medusa heads from their file, and gives them access to a model's states.
 
-use anyhow::{ensure, Context as _, Result};
+use anyhow::{anyhow, ensure, Context as _, Result};
 use candecode::day03_norms_and_mlps::Projection;
 use candecode::day05_model::{Norm, Transformer};
 use candecode::day24_draft_trees::MedusaHeads;
@@ -60,7 +60,7 @@ impl HeadsFile {
     pub fn read(file: &Path, config: &ModelConfig) -> Result<Self> {
         let name = format!("--medusa {}", shown(file.display()));
         // The file's own errors begin with its path.
-        let tensors = SafetensorsSource::open(file).context("--medusa")?;
+        let tensors = SafetensorsSource::open(file).map_err(|e| anyhow!("--medusa {e:#}"))?;
         let (blocks, norm) = read(tensors, config).context(name.clone())?;
         Ok(Self { name, blocks, norm })
     }

@@ -1,6 +1,6 @@
 //! `story-135m`: a model that computes the same function as `story-3m`, at the cost of 135 million
-//! weights. Its stories are as good as `story-3m`'s, and no better; its time and memory are those of
-//! a model of its size, so what batches, drafts, pages and a server gain can be seen on a clock,
+//! weights. Its stories are as good as `story-3m`'s, and no better; its time and memory are those
+//! of a model of its size, so what batches, drafts, pages and a server gain can be seen on a clock,
 //! with text that one can read.
 //!
 //! In every dimension, what `story-3m` has comes first:
@@ -8,14 +8,15 @@
 //! - The embedding table is zero in the added columns, and so are the added rows of the two
 //!   projections that write into a state. So a state's added values are zero, always.
 //! - A norm then sees the same squares among four times as many values: the mean is a quarter, and
-//!   with a quarter of epsilon, the root is exactly half. Norm weights are halved to make up for it.
-//! - Zeros also keep what the added heads, MLP rows and layers compute out of the states. Their other
-//!   weights are random, so that the processor has the work of a real model. They are finite in
-//!   f16, too: 0 times infinity would be NaN.
+//!   with a quarter of epsilon, the root is exactly half. Norm weights are halved to make up for
+//!   it.
+//! - Zeros also keep what the added heads, MLP rows and layers compute out of the states. Their
+//!   other weights are random, so that the processor has the work of a real model. They are finite
+//!   in f16, too: 0 times infinity would be NaN.
 //!
-//! A power of two changes no digit, and zeros add nothing to a sum. So logits are the same to the bit
-//! wherever a kernel sums the added values last or apart. Rows of `story-3m` are whole blocks of 32,
-//! so that's also true of quantized weights.
+//! A power of two changes no digit, and zeros add nothing to a sum. So logits are the same to the
+//! bit wherever a kernel sums the added values last or apart. Rows of `story-3m` are whole blocks
+//! of 32, so that's also true of quantized weights.
 
 use crate::random_model::{fill, seed_of};
 use candecode_kit::weights::TensorSource;

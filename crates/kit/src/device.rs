@@ -8,8 +8,8 @@ pub const METAL: bool = cfg!(feature = "metal");
 /// True if this build can use CUDA.
 pub const CUDA: bool = cfg!(feature = "cuda");
 
-/// The device that is used unless another is asked for. It's the CPU, also on a Mac: the CPU is what
-/// every check and every number of the book ran on, and Metal is what nothing has run on yet.
+/// The device that is used unless another is asked for. It's the CPU, also on a Mac: the CPU is
+/// what every check and every number of the book ran on, and Metal is what nothing has run on yet.
 pub const DEFAULT: &str = "cpu";
 
 /// Opens the device with that name: `cpu`, `metal` or `cuda`.

@@ -51,8 +51,9 @@ impl Tokenizer {
         Self { inner, added, token_bytes, pieces, growth, name }
     }
 
-    /// Parses a `tokenizer.json`. Its truncation, padding and dropout are training settings, so they
-    /// are turned off, as transformers does with the first two in a call that doesn't ask for them.
+    /// Parses a `tokenizer.json`. Its truncation, padding and dropout are training settings, so
+    /// they are turned off, as transformers does with the first two in a call that doesn't ask for
+    /// them.
     ///
     /// # Errors
     /// If the bytes are not a tokenizer, or are damaged.
@@ -165,8 +166,8 @@ impl Tokenizer {
         })
     }
 
-    /// Returns true if text is split into words and merged from letters or bytes (BPE), and not into
-    /// the likeliest pieces (Unigram) or the longest (WordPiece).
+    /// Returns true if text is split into words and merged from letters or bytes (BPE), and not
+    /// into the likeliest pieces (Unigram) or the longest (WordPiece).
     pub fn is_bpe(&self) -> bool {
         matches!(self.inner.get_model(), ModelWrapper::BPE(_))
     }

@@ -1,5 +1,5 @@
-//! Occasional commands: `cargo xtask compare`, `bench` and `mistakes`, which the runner passes on to
-//! this program and compiles when one of them is first used; and `cargo lab`, for the course's
+//! Occasional commands: `cargo xtask compare`, `bench` and `mistakes`, which the runner passes on
+//! to this program and compiles when one of them is first used; and `cargo lab`, for the course's
 //! maintainers.
 
 #![warn(missing_docs)]

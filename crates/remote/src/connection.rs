@@ -30,8 +30,8 @@ pub fn settings(silence: Duration) -> Result<ConfigBuilder<AgentScope>> {
         .user_agent(concat!("candecode/", env!("CARGO_PKG_VERSION"))))
 }
 
-/// Returns the certificates to trust: those of `SSL_CERT_FILE` and `SSL_CERT_DIR`, as in OpenSSL, or
-/// the system's, among which a company's own may be. A system without any gets Mozilla's.
+/// Returns the certificates to trust: those of `SSL_CERT_FILE` and `SSL_CERT_DIR`, as in OpenSSL,
+/// or the system's, among which a company's own may be. A system without any gets Mozilla's.
 fn roots() -> Result<RootCerts> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {

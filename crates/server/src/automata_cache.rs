@@ -64,9 +64,9 @@ impl Entry {
 }
 
 impl AutomataCache {
-    /// Returns a request's automata, compiled on a helper thread unless they are already known. They
-    /// count as in use until the last copy of the returned value is dropped. Empty if the request
-    /// has no pattern.
+    /// Returns a request's automata, compiled on a helper thread unless they are already known.
+    /// They count as in use until the last copy of the returned value is dropped. Empty if the
+    /// request has no pattern.
     ///
     /// # Errors
     /// 400, naming `param`, if the pattern is rejected; 503 if too much memory is in use by

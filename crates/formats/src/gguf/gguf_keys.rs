@@ -1,14 +1,14 @@
 //! The keys in a GGUF file's metadata that change what a model computes, and must have a value that
-//! changes nothing, because day 5's model doesn't do it. All others have no effect, as in llama.cpp,
-//! or are read where they're needed.
+//! changes nothing, because day 5's model doesn't do it. All others have no effect, as in
+//! llama.cpp, or are read where they're needed.
 
 use crate::gguf::gguf_file::Gguf;
 use anyhow::{ensure, Result};
 use candecode_kit::error::{quoted, shown};
 use candle_core::quantized::gguf_file::Value;
 
-/// Keys of the architecture (`llama.…`), with the values that change nothing. They follow llama.cpp's
-/// graphs for these four architectures.
+/// Keys of the architecture (`llama.…`), with the values that change nothing. They follow
+/// llama.cpp's graphs for these four architectures.
 const REFUSED: &[(&str, &[f64])] = &[
     ("attention.causal", &[1.0]),
     ("attention.clamp_kqv", &[0.0]),

@@ -31,7 +31,8 @@ pub trait Download {
 
 /// Returns the path of a model: an embedded name, a folder or GGUF file, a short name from
 /// [`KNOWN`], or `owner/repo` on the hub. Models made in memory (`random-135m`, [`WIDENED`]) have
-/// no folder, so their name is returned. A repository that isn't complete in the cache is fetched by `download`.
+/// no folder, so their name is returned. A repository that isn't complete in the cache is fetched
+/// by `download`.
 ///
 /// # Errors
 /// If the model doesn't exist, or isn't on this machine and can't be downloaded.
@@ -70,8 +71,8 @@ fn in_cache(name: &str, repo: &str, download: Option<&dyn Download>) -> Result<P
         }
         let short: Vec<&str> = KNOWN.iter().map(|(short, _)| *short).collect();
         bail!(
-            "unknown model \"{name}\": neither a folder nor a known name; embedded: {}, {WIDENED}; on the \
-                hub: {}, or owner/repo",
+            "unknown model \"{name}\": neither a folder nor a known name; embedded: {}, {WIDENED}; \
+                on the hub: {}, or owner/repo",
             EMBEDDED_MODELS.join(", "),
             short.join(", ")
         )

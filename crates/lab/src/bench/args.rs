@@ -8,9 +8,10 @@ use std::path::PathBuf;
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 pub struct Args {
     /// A day that has a benchmark, such as day10 (default: all of them except day19), or one of
-    /// these. paged: attention over blocks of a cache; engine: the whole engine; roofline: this machine, and day 16's predictions for it;
-    /// day19: the effect of quantized weights on predictions; quality: the same with the fast
-    /// kernels, and with --python in llama.cpp; serve: the server under load
+    /// these. paged: attention over blocks of a cache; engine: the whole engine; roofline: this
+    /// machine, and day 16's predictions for it; day19: the effect of quantized weights on
+    /// predictions; quality: the same with the fast kernels, and with --python in llama.cpp; serve:
+    /// the server under load
     pub what: Option<String>,
     /// Number of rounds of a day, paged or engine; the fastest one counts (for engine, the
     /// median) [default: 3]
@@ -50,7 +51,8 @@ pub struct Args {
     /// Device for engine and serve: cpu, metal or cuda
     #[arg(long, default_value = candecode::kit::device::DEFAULT)]
     pub device: String,
-    /// Write the plots and tables to the book instead of target/bench; all changes must be committed
+    /// Write the plots and tables to the book instead of target/bench; all changes must be
+    /// committed
     #[arg(long, conflicts_with = "only")]
     pub save: bool,
     /// One run of the engine in this process, as JSON

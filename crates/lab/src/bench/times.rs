@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Target time for one measurement in a round. Five samples are taken even if that takes longer, but
-/// none after [`MOST`].
+/// Target time for one measurement in a round. Five samples are taken even if that takes longer,
+/// but none after [`MOST`].
 const BUDGET: Duration = Duration::from_millis(500);
 const MOST: Duration = Duration::from_secs(5);
 

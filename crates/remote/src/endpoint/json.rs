@@ -46,8 +46,8 @@ pub fn text(content: &Value) -> String {
 }
 
 /// Returns what a JSON error says, if it is one: `error.message` (OpenAI), another form of `error`,
-/// or if there are no `choices`, `message`, `detail` (FastAPI) or `errors`. An `error` that is empty
-/// isn't one.
+/// or if there are no `choices`, `message`, `detail` (FastAPI) or `errors`. An `error` that is
+/// empty isn't one.
 pub fn error_message(json: &Value) -> Option<String> {
     let json = json.get(0).unwrap_or(json); // Google's are in a list
     let no_choices = json["choices"].is_null();

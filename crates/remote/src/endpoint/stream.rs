@@ -59,8 +59,8 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    /// Returns the next line, without its line ending: LF, CR or both. None at the end, where a last
-    /// line may lack its ending.
+    /// Returns the next line, without its line ending: LF, CR or both. None at the end, where a
+    /// last line may lack its ending.
     fn line(&mut self) -> Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         loop {

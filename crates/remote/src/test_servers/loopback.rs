@@ -68,11 +68,10 @@ impl Loopback {
     }
 
     /// Accepts connections, and lets `handle` read and answer the request of each.
-    fn serve(
-        scheme: &str,
-        answer: Arc<Answer>,
-        handle: impl Fn(TcpStream, &Mutex<Vec<Asked>>, &Answer) -> Result<()> + Send + Sync + 'static,
-    ) -> Self {
+    fn serve<F>(scheme: &str, answer: Arc<Answer>, handle: F) -> Self
+    where
+        F: Fn(TcpStream, &Mutex<Vec<Asked>>, &Answer) -> Result<()> + Send + Sync + 'static,
+    {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("{scheme}://{}", listener.local_addr().unwrap());
         let (asked, handle) = (Arc::<Mutex<Vec<Asked>>>::default(), Arc::new(handle));

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct OpenAi {
     /// The answer to a request for its models.
     pub models: Vec<u8>,
-    /// The answers to requests for text, in turn. The last one is repeated. Without any, the text is
-    /// " a dog.".
+    /// The answers to requests for text, in turn. The last one is repeated. Without any, the text
+    /// is " a dog.".
     pub texts: Vec<Vec<u8>>,
     /// What follows.
     pub then: Then,
