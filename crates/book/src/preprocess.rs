@@ -122,10 +122,13 @@ mod tests {
     fn a_figure_gets_its_caption() {
         let (page, problems) = shown("> ![A.](x.svg)\n>\n> *See `a`\n> and $n$.*\n\n*b*");
         assert_eq!(problems, [""; 0]);
-        assert!(page.starts_with(
-            "> <figure class=\"fig\">\n> <svg viewBox=\"0 0 720 9\" role=\"img\" \
+        assert!(
+            page.starts_with(
+                "> <figure class=\"fig\">\n> <svg viewBox=\"0 0 720 9\" role=\"img\" \
              aria-label=\"A.\">\n> <g/>\n> </svg>\n> <figcaption>\n>\n> See `a`\n> and <math"
-        ), "{page}");
+            ),
+            "{page}"
+        );
         assert!(page.ends_with("\n>\n> </figcaption>\n> </figure>\n\n*b*\n"), "{page}");
     }
 
