@@ -195,22 +195,4 @@ mod tests {
         let few = note(json!({"a\u{1b}": "\u{7}"}));
         assert!(!few.contains(char::is_control), "{few:?}");
     }
-
-    /// The list comes from transformers itself, through the oracle of `crates/formats`.
-    #[test]
-    fn every_key_of_transformers_is_reported_unless_it_changes_no_text() {
-        let oracle = candecode_testing::root().join("crates/formats/tests/oracle/metadata.json");
-        let oracle: Value = serde_json::from_slice(&std::fs::read(oracle).unwrap()).unwrap();
-        let keys = oracle["generation keys"].as_array().unwrap();
-        let keys: Vec<&str> = keys.iter().map(|key| key.as_str().unwrap()).collect();
-        for key in keys.iter().filter(|key| **key != "do_sample") {
-            let note = advice(&json!({"do_sample": true, *key: 7}), "a file", &Settings::default());
-            let silent = key.starts_with('_') || key.ends_with("_version");
-            let silent = silent || NO_EFFECT.contains(key);
-            assert_eq!(note.unwrap().contains(&format!("{key}=")), !silent, "{key}");
-        }
-        for key in NO_EFFECT {
-            assert!(keys.contains(key), "transformers has no {key}");
-        }
-    }
 }
