@@ -229,14 +229,15 @@ run() { cargo xtask run "$@"; }
 "#;
 
 /// Runs one of the book's commands with an engine. Returns its standard output, then its standard
-/// error without lines that start with `[`.
+/// error without lines that start with `[` and without the usage after a mistake.
 fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
     let mut command = Command::new("bash");
     command.args(["-c", &format!("{CARGO}{typed}")]).current_dir(&repo.root);
     command.env("CANDECODE", program).env("CANDECODE_MODELS", repo.root.join("models"));
     host::set_threads(&mut command);
     let out = child::run(&mut command, LIMIT)?;
-    let errors: Vec<&str> = out.stderr.lines().filter(|line| !line.starts_with('[')).collect();
+    let shown = out.stderr.lines().take_while(|line| !line.starts_with("Usage: "));
+    let errors: Vec<&str> = shown.filter(|line| !line.starts_with('[')).collect();
     Ok(match out.stdout.trim() {
         "" => errors.join("\n"),
         text => format!("{text}\n{}", errors.join("\n")),
