@@ -28,7 +28,7 @@ pub struct Mistakes {
 }
 
 /// Runs `mistakes`. The exit code is 0 only if every mistake is caught and named, every variant
-/// passes, and the records are up to date.
+/// passes, and the records have a line for every mistake. Other differences are shown.
 ///
 /// # Errors
 /// If the usage is wrong, or the repository's programs can't be built or started.
@@ -57,7 +57,14 @@ pub fn run(repo: &Repo, args: &Mistakes) -> Result<ExitCode> {
             changed(&kept, &record).iter().for_each(|line| say!("  {line}"));
             let command = format!("cargo xtask mistakes day{} --record", day.number);
             say!("If that's intended, `{command}` writes it again.\n");
-            sum.add(Sum { passed: 0, failed: 1 });
+            // A loop that only a time-out ends, or the order of a hash map, can move a check from
+            // one run to the next. A mistake without a line is always an error.
+            let names = |text: &str| -> Vec<String> {
+                let name = |line: &str| line.split(' ').next().unwrap_or_default().to_string();
+                text.lines().map(name).collect()
+            };
+            let failed = usize::from(names(&kept) != names(&record));
+            sum.add(Sum { passed: 0, failed });
         }
     }
     say!("{}", sum.line());
