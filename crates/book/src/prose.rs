@@ -156,7 +156,6 @@ impl Chapter {
         self.blank(range.clone());
         let latex = latex.trim().to_string();
         self.formulas.push(Formula { range, latex, display: Some(before.to_string()) });
-        debug_assert!(last < lines.len() && text.len() >= starts[last]);
         last + 1
     }
 
