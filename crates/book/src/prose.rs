@@ -116,7 +116,19 @@ impl Chapter {
             paragraph = i..i;
         }
         chapter.paragraph(text, &starts, paragraph);
+        chapter.refused(text);
         chapter
+    }
+
+    /// Reports commands that GitHub refuses, however the formula is written.
+    fn refused(&mut self, text: &str) {
+        const REFUSED: &str = "\\operatorname";
+        for formula in &self.formulas {
+            for (i, _) in text[formula.range.clone()].match_indices(REFUSED) {
+                let why = format!("GitHub refuses {REFUSED} in formulas: write \\text{{…}}");
+                self.problems.push((formula.range.start + i, why));
+            }
+        }
     }
 
     /// Replaces a range of the prose by spaces, except for line ends.
@@ -329,6 +341,10 @@ mod tests {
             ("$\\mathbf{x}_i$", "misread `_i`"),
             ("$$\na \\\\ b\n$$", "```math"),
             ("$$\na", "no closing $$"),
+            ("$\\operatorname{f}(x)$", "refuses \\operatorname"),
+            ("$`\\operatorname{f}(x)`$", "refuses \\operatorname"),
+            ("$$\n\\operatorname{f}(x)\n$$", "refuses \\operatorname"),
+            ("> ```math\n> \\operatorname{f}(x)\n> ```", "refuses \\operatorname"),
             ("<summary>What is $x$?</summary>", "inside HTML"),
             ("<summary>`x`</summary>", "inside HTML"),
             ("<summary>About\n10. $x$</summary>", "inside HTML"),
