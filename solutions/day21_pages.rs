@@ -178,7 +178,7 @@ impl PagedCache {
         if needed > free {
             bail!(
                 "too few free blocks of {} positions: {needed} needed, {free} of {all} free; \
-                 a larger --num-gpu-blocks-override has more",
+                 raise --num-gpu-blocks-override",
                 self.block_size
             )
         }

@@ -194,7 +194,7 @@ impl Loaded {
                 ensure!(
                     prompt.len() <= num_blocks.saturating_mul(block_size),
                     "{which}the prompt has {} tokens, and the cache has room for {} ({num_blocks} \
-                     × {block_size}); a larger --num-gpu-blocks-override has more",
+                     × {block_size}); raise --num-gpu-blocks-override",
                     prompt.len(),
                     num_blocks * block_size
                 );

@@ -5,7 +5,8 @@
 //! which also limits the memory. Code that recurses through a value or a syntax tree runs on a
 //! large stack, and no value can nest deeper than that stack allows.
 //!
-//! Where minijinja differs from Jinja2, minijinja's way stands: `tests/templates.rs` has the list.
+//! Where minijinja differs from Jinja2, templates render as in minijinja.
+//! `tests/oracle/minijinja.json` lists the known differences.
 
 use jiff::civil::DateTime;
 use jiff::fmt::strtime::{BrokenDownTime, Config, PosixCustom};
@@ -160,13 +161,59 @@ fn environment() -> Result<Environment<'static>, Error> {
 /// Returns a template with its tags [`rewritten`] and its line endings normalized as in Jinja2.
 fn prepared(source: &str) -> String {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
-    let mut parts = source.split("{%");
-    let mut out = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        let (tag, rest) = part.split_at(part.find("%}").unwrap_or(part.len()));
-        out.extend(["{%", &rewritten(tag), rest]);
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source.as_str();
+    let opens = |text: &str| ["{%", "{{", "{#"].iter().any(|open| text.starts_with(open));
+    while let Some((at, _)) = rest.match_indices('{').find(|(at, _)| opens(&rest[*at..])) {
+        let (text, part) = rest.split_at(at);
+        let (part, after) = part.split_at(part_length(part));
+        out.push_str(text);
+        rest = after;
+        let Some(tag) = part.strip_prefix("{%").and_then(|tag| tag.strip_suffix("%}")) else {
+            out.push_str(part);
+            continue;
+        };
+        out.extend(["{%", &rewritten(tag), "%}"]);
+        if tag.trim_matches(['-', '+']).trim() == "raw" {
+            let (text, after) = rest.split_at(raw_length(rest));
+            out.push_str(text);
+            rest = after;
+        }
     }
-    out
+    out + rest
+}
+
+/// Returns the length of the tag, expression or comment at the start of `part`. Strings and
+/// brackets can contain what would end it elsewhere.
+fn part_length(part: &str) -> usize {
+    if part.starts_with("{#") {
+        return part[2..].find("#}").map_or(part.len(), |end| end + 4);
+    }
+    let end = if part.starts_with("{%") { "%}" } else { "}}" };
+    let (mut quote, mut escaped, mut brackets) = (None, false, 0);
+    for (at, c) in part.char_indices().skip(2) {
+        match (quote, c) {
+            _ if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            (Some(open), _) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(c),
+            _ if brackets == 0 && part[at..].starts_with(end) => return at + 2,
+            (None, '(' | '[' | '{') => brackets += 1,
+            (None, ')' | ']' | '}') => brackets -= 1,
+            _ => {}
+        }
+    }
+    part.len()
+}
+
+/// Returns the length of the text before the tag `endraw`.
+fn raw_length(text: &str) -> usize {
+    let is_end = |at: &usize| {
+        let tag = text[at + 2..].trim_start_matches(['-', '+']).trim_start();
+        tag.starts_with("endraw")
+    };
+    text.match_indices("{%").map(|(at, _)| at).find(is_end).unwrap_or(text.len())
 }
 
 /// Rewrites three tags: `generation`, which minijinja doesn't have, as a scope; `set` of a
@@ -177,7 +224,8 @@ fn rewritten(tag: &str) -> String {
     match (inner.split_whitespace().next(), inner.split_once('=')) {
         (Some("generation" | "endgeneration"), _) => tag.replacen("generation", "with", 1),
         (Some("set"), Some((target, value)))
-            if target.contains('.') && !value.trim().is_empty() =>
+            // With a bar, it's a block, and the filter's arguments have the "=".
+            if target.contains('.') && !target.contains('|') && !value.trim().is_empty() =>
         {
             format!("{left}{target}= ({value})|{STORED} {right}")
         }
@@ -186,9 +234,11 @@ fn rewritten(tag: &str) -> String {
             let of_name = |c: char| c.is_alphanumeric() || ['_', '.'].contains(&c);
             let items = items.trim_start();
             let (name, rest) = items.split_at(items.find(|c| !of_name(c)).unwrap_or(items.len()));
-            match name.is_empty() || rest.starts_with(|c: char| !c.is_whitespace()) {
-                true => tag.to_string(),
-                false => format!("{left}{head} in {name}|{LOOPED}{rest}{right}"),
+            let next = rest.split_whitespace().next();
+            let is_variable = !name.is_empty() && matches!(next, None | Some("if" | "recursive"));
+            match is_variable {
+                true => format!("{left}{head} in {name}|{LOOPED}{rest}{right}"),
+                false => tag.to_string(),
             }
         }
         _ => tag.to_string(),
@@ -373,7 +423,7 @@ struct Metered<'a, 't, 'e> {
 
 impl Write for Metered<'_, '_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.state.consume_fuel(bytes.len() as u64 / 16).map_err(io::Error::other)?;
+        self.state.consume_fuel(1 + bytes.len() as u64 / 16).map_err(io::Error::other)?;
         self.bytes.extend(bytes);
         Ok(bytes.len())
     }

@@ -39,7 +39,7 @@ fn a_template_renders_as_in_jinja2_or_is_refused() {
     for case in &golden.cases {
         match (render(&case.template, &golden.input), &case.text) {
             (Ok(ours), Some(text)) if ours == *text => equal += 1,
-            (Err(_), _) => {}
+            (Err(_), text) if text.is_none() || case.group != "rewritten tags" => {}
             (ours, text) => {
                 if !known.contains(&case.template) {
                     eprintln!("{}: {:?}", case.group, case.template);
@@ -94,6 +94,8 @@ fn a_malicious_template_is_an_error() {
         grows("'\"'", "ns.s | tojson", 60),
         grows("{'a': 1}", "{'a': ns.s, 'b': ns.s}", 60) + "{{ ns.s }}",
         grows("[1]", "[ns.s, ns.s]", 60) + "{{ ns.s | tojson }}",
+        "{% set a = [1] * 1000 %}{% set b = [a] * 1000 %}{% set c = [b] * 1000 %}\
+            {{ ([c] * 1000) | tojson }}".into(),
         "{% set a = namespace(s=[1]) %}{% set b = namespace(s=[1]) %}{% for i in range(60) %}{% set \
             a.s = [a.s, a.s] %}{% set b.s = [b.s, b.s] %}{% endfor %}{{ a.s == b.s }}".into(),
         grows("[]", "ns.s + ['a' * 100000]", 100_000),

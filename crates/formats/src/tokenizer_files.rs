@@ -88,7 +88,7 @@ impl TokenizerFiles {
         // such list.
         for (key, value) in table(dir, "special_tokens_map.json")? {
             match (config.get_mut(&key), value) {
-                // One list of two files.
+                // Both files can list tokens; the lists are joined.
                 (Some(Value::Array(list)), Value::Array(more)) if key == "extra_special_tokens" => {
                     list.extend(more);
                 }
@@ -161,8 +161,8 @@ impl TokenizerFiles {
             if there.insert(token.content.clone()) {
                 match by_text.get(token.content.as_str()) {
                     None => tokens.push(token),
-                    // A name makes a token of tokenizer.json special, except in a class that uses
-                    // the file as it is, if others are declared by id.
+                    // Naming a token makes it special. The exception: the class uses
+                    // tokenizer.json as it is, and tokenizer_config.json declares tokens by id.
                     Some(known) if self.older || class != Class::Other => {
                         tokens.push((*known).clone());
                     }

@@ -475,8 +475,8 @@ impl Keys<'_> {
     }
 }
 
-/// Returns the context length in transformers of a configuration that doesn't mention it. Other
-/// sizes have defaults there, too, but the weights' shapes show those, so they're required.
+/// Returns the context length that transformers assumes if the configuration has none. It has
+/// defaults for other sizes, too, but the weights' shapes show those, so they're required here.
 fn default_context(family: Family) -> usize {
     match family {
         Family::Gpt2 => 1024,

@@ -71,18 +71,6 @@ impl Dfa {
             |reason: String| Error::Msg(format!("invalid pattern \"{pattern:.60}\": {reason}"));
         let block_list = kind == StartKind::Unanchored;
         let chars = pattern.chars().count();
-        let most = if block_list { MOST_LIST_CHARS } else { MOST_CHARS };
-        if chars > most {
-            let reason = format!("it has {chars} characters, and {most} are the limit");
-            return Err(refused(reason));
-        }
-        let hir = regex_syntax::ParserBuilder::new().utf8(false).build().parse(pattern);
-        let hir = hir.map_err(|e| refused(syntax_error(pattern, &e)))?;
-        if hir.properties().look_set().contains_word_unicode() {
-            return Err(refused(
-                r"a Unicode word boundary needs more than one byte; write (?-u:\b) for \b".into(),
-            ));
-        }
         let too_large = || {
             if block_list {
                 let reason = "the automaton of the blocked words is too large; block fewer or \
@@ -95,6 +83,20 @@ impl Dfa {
                     .into(),
             )
         };
+        if block_list && chars > MOST_LIST_CHARS {
+            return Err(too_large());
+        }
+        if !block_list && chars > MOST_CHARS {
+            let reason = format!("it has {chars} characters, and {MOST_CHARS} are the limit");
+            return Err(refused(reason));
+        }
+        let hir = regex_syntax::ParserBuilder::new().utf8(false).build().parse(pattern);
+        let hir = hir.map_err(|e| refused(syntax_error(pattern, &e)))?;
+        if hir.properties().look_set().contains_word_unicode() {
+            return Err(refused(
+                r"a Unicode word boundary needs more than one byte; write (?-u:\b) for \b".into(),
+            ));
+        }
         let config = thompson::Config::new()
             .utf8(false)
             .which_captures(thompson::WhichCaptures::None)
@@ -186,8 +188,9 @@ fn causes(error: impl Into<anyhow::Error>) -> String {
     format!("{:#}", error.into())
 }
 
-/// Returns a pattern, as a group, that matches exactly these words, in any letter case, composed
-/// ("é" is one character) or decomposed ("e" and an accent).
+/// Returns a pattern, as a group, that matches these words in any letter case, composed ("é" is one
+/// character) or decomposed ("e" and an accent), and with ligatures and ß written either way ("ss"
+/// or "ß", "fi" or "ﬁ").
 pub fn any_word(words: &[String]) -> String {
     let spellings = spellings();
     let mut forms = BTreeSet::new();

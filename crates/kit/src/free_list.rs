@@ -53,11 +53,17 @@ impl FreeList {
     }
 
     /// Adds a block in front of the others. Does nothing if it's in the list.
+    ///
+    /// # Panics
+    /// If the block isn't one of those that [`FreeList::new`] created.
     pub fn push_front(&mut self, block: u32) {
         self.insert(block, self.end(), self.next[self.end() as usize]);
     }
 
     /// Adds a block after the others. Does nothing if it's in the list.
+    ///
+    /// # Panics
+    /// If the block isn't one of those that [`FreeList::new`] created.
     pub fn push_back(&mut self, block: u32) {
         self.insert(block, self.previous[self.end() as usize], self.end());
     }
@@ -87,6 +93,7 @@ impl FreeList {
     }
 
     fn insert(&mut self, block: u32, before: u32, after: u32) {
+        assert!(block < self.end(), "the cache has no block {block}");
         if self.contains(&block) {
             return;
         }
@@ -183,6 +190,12 @@ mod tests {
         }
         list.take_block(500);
         assert_eq!((list.next[499], list.previous[501], list.len()), (501, 499, 999));
+    }
+
+    #[test]
+    #[should_panic(expected = "the cache has no block 2")]
+    fn a_block_that_the_cache_lacks_is_refused() {
+        FreeList::new(2).push_back(2); // the entry that stands for the list's end
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! JSON as Python's `json.load` reads it, since that's what wrote and reads a model's files.
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -20,12 +21,17 @@ fn strict(text: &str) -> String {
     while !rest.is_empty() {
         let length = token_length(rest);
         let (token, after) = rest.split_at(length);
-        let digits = token.strip_prefix('-').unwrap_or(token);
-        let infinite = digits.starts_with(|c: char| c.is_ascii_digit())
-            && token.parse().is_ok_and(f64::is_infinite);
+        // Ignoring a number checks its grammar, but not its size.
+        let infinite = || {
+            token.parse().is_ok_and(f64::is_infinite)
+                && serde_json::from_str::<IgnoredAny>(token).is_ok()
+        };
+        let special = ["NaN", "Infinity", "-Infinity"].contains(&token) || infinite();
+        // As a string, it could be a key.
+        let is_key = || after.trim_start().starts_with(':');
         if token.starts_with('"') {
             out.push_str(&with_whole_pairs(token));
-        } else if infinite || ["NaN", "Infinity", "-Infinity"].contains(&token) {
+        } else if special && !is_key() {
             out.extend(["\"", token, "\""]);
         } else {
             out.push_str(token);

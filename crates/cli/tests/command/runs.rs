@@ -171,7 +171,7 @@ fn a_run_that_is_out_of_blocks_names_the_flag_for_more() {
         ("8", &["--num-return-sequences", "3", "--temperature", "1", "--seed", "1"]),
     ] {
         let ran = paged(blocks, more);
-        let is_named = ran.err.contains("a larger --num-gpu-blocks-override");
+        let is_named = ran.err.contains("--num-gpu-blocks-override");
         assert!(ran.code == 1 && is_named, "{blocks} {more:?}: {}", ran.err);
     }
     assert_eq!(paged("16", &["A dog"]).code, 0);

@@ -137,6 +137,21 @@ CASES["generation and the date"] = r"""
 {% set today = strftime_now("%Y-%m-%d") %}{{ today }} {% if strftime_now is defined %}{% set d = strftime_now("%d %B %Y") %}{% else %}{% set d = "26 Jul 2024" %}{% endif %}{{ d }} {{ strftime_now("%Y") | int - 1 }} {{ strftime_now("%d").lstrip("0") }}
 """
 
+# Those that candecode renders, and doesn't refuse, if Jinja2 renders them.
+CASES["rewritten tags"] = r"""
+{% for t in tools or [] %}{{ t }}{% endfor %}|{% for w in tools or words %}{{ w }}{% endfor %}
+{% for m in messages %}{% for c in m.tool_calls | default([], true) %}{{ c.function.name }}{% endfor %},{% endfor %}
+{% for x in nothing or documents or [1] if x %}{{ x }}{% endfor %}{% for x in words if x == 'fig' %}{{ x }}{% endfor %}
+{% for x in tools if x %}{{ x }}{% endfor %}
+{% for x in tools recursive %}{{ x }}{% endfor %}
+{% for x in not tools %}{{ x }}{% endfor %}
+{% raw %}{% set a.b = 1 %}{% for x in xs %}{% generation %}{{ '%}' }}{% {% endraw %}{% generation %}x{% endgeneration %}
+{%- raw -%} {% for x in xs %}it's {%- endraw -%} {% for x in [1] %}{{ x }}{% endfor %}
+{# it's {% raw %} #}{% set ns = namespace() %}{% set ns.a = '%}"' ~ "\"'%}" %}{{ ns.a }}
+{% if '%}{% generation %}' %}x{% endif %}{{ '{% set a.b = 1 %}' }}{{ {'a': {'b': "}}{% for x in xs %}"}}['a']['b'] }}
+{% set x | replace('.', '=') %}a.b{% endset %}{{ x }} {% set ns = namespace() %}{% set ns.a = 'a.b' | replace('.', '=') %}{{ ns.a }}
+"""
+
 CASES["what templates do"] = r"""
 {% for m in messages %}{{ loop.index0 % 2 == 0 }}{{ (m['role'] == 'user') != (loop.index0 % 2 == 0) }}{% endfor %}
 {{ messages | map(attribute='content') | select('string') | join('\n') | trim }}

@@ -45,11 +45,20 @@ fn invalid_token_settings_are_refused_by_file_and_key() {
         ("special_tokens_map.json", "[]", "special_tokens_map.json: expected a JSON object"),
         ("added_tokens.json", r#"{"<a>": "x"}"#, "added_tokens.json: not a table of ids"),
         ("tokenizer_config.json", r#"{"split_special_tokens": true}"#, "split_special_tokens"),
+        (
+            "tokenizer_config.json",
+            r#"{"clean_up_tokenization_spaces": true,
+                "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output": true}"#,
+            "clean_up_tokenization_spaces",
+        ),
     ] {
         let path = folder.write(file, text);
         refused(candecode_formats::read_tokenizer(&folder.0), &[says]);
         std::fs::remove_file(path).unwrap();
     }
+    // For BPE, transformers ignores this flag alone.
+    folder.write("tokenizer_config.json", r#"{"clean_up_tokenization_spaces": true}"#);
+    candecode_formats::read_tokenizer(&folder.0).unwrap();
 }
 
 /// transformers goes by the flag where it builds the tokenizer itself, and by `tokenizer.json` (which

@@ -418,6 +418,12 @@ fn pythons_json_is_read() {
     {
         refused(unread(text), &["not a model configuration"]);
     }
+    // Keys that aren't strings, and numbers that JSON writes otherwise.
+    for text in
+        ["{NaN: 1}", "{1e400: 2}", "{-Infinity\n: 3}", "01e400", "1.e400", "-01e400", "+1e400"]
+    {
+        refused(unread(text), &["not a model configuration"]);
+    }
     let text = format!("{{\"model_type\": \"\\ud83d\\ude00\\ud83d{digits}\", \"a\": NaN}}");
     refused(ModelConfig::from_json(&text), &["model_type is \"😀\u{fffd}999"]);
 }
