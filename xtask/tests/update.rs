@@ -162,7 +162,8 @@ fn the_readers_git_settings_do_not_affect_update() {
     }
 }
 
-/// Puts a script in front of `git`, and returns the `PATH` that finds it. The script gets the old one.
+/// Puts a script in front of `git`, and returns the `PATH` that finds it. The script gets the old
+/// one.
 #[cfg(unix)]
 fn with_git(mine: &Fake, script: impl Fn(&str) -> String) -> String {
     let path = std::env::var("PATH").unwrap();
@@ -414,7 +415,8 @@ fn migrate_appends_functions_that_the_course_has_added() {
     assert!(mine.say(&["list"]).1.contains(note));
 
     let (out, err, code) = mine.say(&["migrate"]);
-    let said = "day 1: at the end of the file, new: three\nYour old files are kept; `cargo xtask reset --undo ";
+    let said = "day 1: at the end of the file, new: three\nYour old files are kept; \
+                `cargo xtask reset --undo ";
     assert!(out.starts_with(said) && code == 0, "{out}{err}");
     let three = &stub[stub.find("/// Three.").unwrap()..stub.find("/// Four.").unwrap()];
     assert_eq!(mine.read(DAY), format!("{MINE}\n{}\n", three.trim_end()));

@@ -142,7 +142,8 @@ fn append_missing(text: &mut String, stub: &str) -> Result<Vec<String>, String> 
         let of_same_type = |other: &&&Item| same_type(other, item);
         match item.owner {
             None => end += &format!("\n{}\n", item.text),
-            Some(_) if added[..at].iter().any(|other| of_same_type(&other)) => {} // with the first one
+            // It's added with the first one.
+            Some(_) if added[..at].iter().any(|other| of_same_type(&other)) => {}
             Some(owner) => {
                 let methods: Vec<&str> =
                     added.iter().filter(of_same_type).map(|item| item.text).collect();

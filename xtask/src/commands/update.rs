@@ -254,8 +254,9 @@ fn set_index(dir: &Path, path: &str, entry: Option<&String>) -> Result<()> {
     git_in(dir, &[&["update-index"], &arguments[..]].concat()).map(drop)
 }
 
-/// Moves the reader's branch and files from one commit to the next. Once the branch has moved, a day
-/// that can't be brought up to date is reported, and the others follow. Returns whether all did.
+/// Moves the reader's branch and files from one commit to the next. Once the branch has moved, a
+/// day that can't be brought up to date is reported, and the others follow. Returns whether all
+/// did.
 fn go_to(repo: &Repo, head: &str, next: &str) -> Result<bool> {
     let (old, new) = (days_of(repo, head)?, days_of(repo, next)?);
     let differs = |path: &&String| old.get(*path) != new.get(*path);
