@@ -77,7 +77,7 @@ impl Chapter {
             }
             let Some((mark, info)) = fence else {
                 if is_formula {
-                    i = chapter.displayed(text, &starts, &lines, i);
+                    i = chapter.displayed(&starts, &lines, i);
                     paragraph = i..i;
                     continue;
                 }
@@ -141,7 +141,7 @@ impl Chapter {
     }
 
     /// Reads the formula `$$…$$` that begins at line `i`. Returns the line after it.
-    fn displayed(&mut self, text: &str, starts: &[usize], lines: &[&str], i: usize) -> usize {
+    fn displayed(&mut self, starts: &[usize], lines: &[&str], i: usize) -> usize {
         let (before, first) = prefix(lines[i]);
         let mut latex = first[2..].trim_end().to_string();
         let mut last = i;

@@ -186,8 +186,8 @@ fn prepared(source: &str) -> String {
 /// Returns the length of the tag, expression or comment at the start of `part`. Strings and
 /// brackets can contain what would end it elsewhere.
 fn part_length(part: &str) -> usize {
-    if part.starts_with("{#") {
-        return part[2..].find("#}").map_or(part.len(), |end| end + 4);
+    if let Some(comment) = part.strip_prefix("{#") {
+        return comment.find("#}").map_or(part.len(), |end| end + 4);
     }
     let end = if part.starts_with("{%") { "%}" } else { "}}" };
     let (mut quote, mut escaped, mut brackets) = (None, false, 0);

@@ -97,8 +97,9 @@ fn shapes_of(config: &ModelConfig) -> HashMap<String, Vec<usize>> {
 
 /// Fills the numbers of an added part before the model's own are copied in.
 fn fill_added(name: &str, numbers: &mut [f32]) {
-    // Zeros are written over random numbers. Memory that the allocator returns zeroed is one shared
-    // page, which stays in the processor's cache, so reading it would be too fast for a real weight.
+    // Zeros are written over random numbers. Memory that the allocator returns zeroed is one
+    // shared page, which stays in the processor's cache, so reading it would be too fast for a
+    // real weight.
     fill(numbers, DEVIATION, seed_of(name));
     let writes_into_states = ["embed_tokens.", "o_proj.", "down_proj."];
     if name.contains("norm.") {

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 use ureq::http::HeaderMap;
 
-/// The longest wait that is obeyed, over all attempts of a request. If a server wants more, the user
-/// decides.
+/// The longest wait that is obeyed, over all attempts of a request. If a server wants more, the
+/// user decides.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// How long to wait before the next try.
