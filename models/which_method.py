@@ -39,7 +39,8 @@ probabilities = [torch.softmax(p, -1)[0] if p is not None else torch.eye(len(own
 widest = max(float(p[shown].max()) for p in probabilities[1:])
 
 height = TOP + LINE * (ROWS + 3) + 4
-words = "; ".join(f"{name} {value}: {int((p > 0).sum())} tokens left" for (name, value, _), p in zip(panels, probabilities))
+left = [int((p > 0).sum()) for p in probabilities]
+words = "; ".join(f"{f'{name} {value}'.strip()}: {n} token{'s' * (n != 1)} left" for (name, value, _), n in zip(panels, left))
 print(f'<svg viewBox="0 0 720 {height}" role="img" aria-label="What may follow {escape(PROMPT)}, by each method: {words}.">')
 for column, ((name, value, _), p) in enumerate(zip(panels, probabilities)):
     x = LEFT + column * PANEL

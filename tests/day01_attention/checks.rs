@@ -142,8 +142,8 @@ fn views_are_taken(day: &Day) -> Outcome {
 
 fn attention_by_hand(day: &Day) -> Outcome {
     // The scores are 0, 2 ln 3 and 0. Divided by √4 they are 0, ln 3 and 0, so the weights are 1/5,
-    // 3/5 and 1/5. There are two identical heads and three keys, so that no other square root is
-    // that of D, or 1.
+    // 3/5 and 1/5. There are two identical heads and three keys, so that neither √H nor the root
+    // of the number of keys is √D or 1.
     let q = [[2f32 * 3f32.ln(), 0., 0., 0.]];
     let k = [[0f32, 1., 0., 0.], [1., 0., 0., 0.], [0., 0., 1., 0.]];
     let v = [[5f32, 0., 0., 5.], [0., 5., 5., 0.], [0., 0., 5., 5.]];

@@ -199,7 +199,7 @@ fn eos_ends_the_text_and_is_kept(day: &Day) -> Outcome {
     equal_tokens(input, Ok(trace.new_ids), &[4, 5], &[])?;
     equal(&format!("{input}; the ids passed to on_token"), Ok(trace.heard), &vec![4, 5])?;
     let trace = run(day, &counting(9), &[2, 3], 6, &[7, 5]);
-    let input = "the same, and the EOS ids are 7 and 5, in this order";
+    let input = "prompt 2, 3; at most 6 new; the EOS ids are 7 and 5, in this order";
     equal_tokens(input, trace.map(|trace| trace.new_ids), &[4, 5], &[])
         .likely("a model can have several EOS ids, and each of them ends the text")?;
     let trace = run(day, &counting(9), &[3, 3], 4, &[3]);
@@ -684,7 +684,10 @@ fn drafted_tokens_are_accepted_up_to_the_first_wrong_one(day: &Day) -> Outcome {
         let input =
             format!("text 2, 3, draft {draft:?}; the model predicts the last token plus one");
         equal(&input, got, &want)?;
-        passes(&input, &model)?;
+        // An empty draft needs no pass.
+        if !draft.is_empty() {
+            passes(&input, &model)?;
+        }
     }
     let case = case(0)?;
     let mut draft = case.new_ids[..8].to_vec();

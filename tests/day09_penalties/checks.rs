@@ -581,8 +581,6 @@ fn a_longer_repetition_costs_more(day: &Day) -> Outcome {
     becomes(input, &[3.0, 3.0], change, &[3.0, 3.0])
 }
 
-/// Compares with the definition, applied literally: for every token and every length, whether the
-/// end of the text occurred before, followed by this token.
 fn dry_leaves_the_first_token_alone(day: &Day) -> Outcome {
     for (tokens, want) in [(vec![2], [1.0, 1.0, 1.0]), (vec![2, 0], [0.75, 1.0, 1.0])] {
         let input = format!("DRY multiplier 0.25, base 1.5, allowed length 0, after {tokens:?}");
@@ -596,6 +594,8 @@ fn dry_leaves_the_first_token_alone(day: &Day) -> Outcome {
     Ok(())
 }
 
+/// Compares with the definition, applied literally: for every token and every length, whether the
+/// end of the text occurred before, followed by this token.
 fn dry_equals_the_definition(day: &Day) -> Outcome {
     let mut random = Random::new(19);
     for _ in 0..40 {

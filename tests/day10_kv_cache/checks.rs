@@ -153,7 +153,7 @@ frame::checks! {
         a_full_static_cache_refuses_more_positions, tokens_from_a_static_cache_equal_transformers,
         half_precision_stays_near;
     10.8: truncate_keeps_the_first_positions, an_emptied_cache_can_be_refilled,
-        any_order_of_operations;
+        any_order_of_operations, a_moving_window_truncates_the_cache;
     10.9: picking_a_cache_by_hand, pick_cache_minimizes_computed_positions;
     10.10: sliding_by_hand, a_sliding_sequence_sees_only_its_last_tokens,
         sliding_equals_a_banded_mask, sliding_tokens_equal_transformers, gpt2_does_not_slide;
@@ -799,44 +799,42 @@ fn cached_equals_uncached(day: &Day) -> Outcome {
 }
 
 fn a_moving_window_generates_past_the_context(day: &Day) -> Outcome {
+    past_the_context(day, "without a cache", |_| Box::new(NoCache))
+}
+
+/// When the window moves, nothing in the cache can stay.
+fn a_moving_window_truncates_the_cache(day: &Day) -> Outcome {
+    past_the_context(day, "with a cache", |layers| (day.new)(CacheConfig::Dynamic, layers))
+}
+
+/// Generates past the context of a model, with the cache that `new_cache` makes for its layers, and
+/// compares what each pass saw with the window.
+fn past_the_context(day: &Day, with: &str, new_cache: impl Fn(usize) -> Box<dyn Cache>) -> Outcome {
     let tokenizer = tokenizer()?;
     let (context, stride, new) = (8, 3, 14);
     let prompt: Vec<u32> = (1..6).collect();
-    for cached in [false, true] {
-        let model = Witness::mixing(40, context, new);
-        let mut request = request(&model, &prompt, new);
-        request.past_context = PastContext::Window { stride };
-        let cache: Box<dyn Cache> = if cached {
-            (day.new)(CacheConfig::Dynamic, model.layers())
-        } else {
-            Box::new(NoCache)
-        };
-        let input = format!(
-            "a context of 8, a window that moves by 3, a prompt of 5, 14 new tokens, with{} a \
-                cache",
-            if cached { "" } else { "out" }
-        );
-        let got = match ids((day.generate)(&model, &tokenizer, request, cache)) {
-            Ok(got) => got,
-            Err(error) => {
-                let error = candecode::kit::error::plain(&error);
-                let passes = model.passes.borrow().len();
-                let otherwise =
-                    format!("got    the error: {error}, after {passes} successful passes");
-                return ensure(&input, false, &otherwise).likely(
-                    "past the context, the model sees only the window: `Sequence::visible`",
-                );
-            }
-        };
-        equal(&format!("{input}: number of new tokens"), Ok(got.len()), &new)?;
-        let text = [prompt.clone(), got].concat();
-        for (pass, len) in model.passes.borrow().iter().zip(5..) {
-            let first = len.max(context).saturating_sub(context).div_ceil(stride) * stride;
-            let want: Vec<(u32, u32)> = text[first..len].iter().copied().zip(0..).collect();
-            let input =
-                format!("{input}: the (token, position) pairs seen when token {len} is chosen");
-            equal(&input, Ok(pass.seen[0].clone()), &want)?;
+    let model = Witness::mixing(40, context, new);
+    let mut request = request(&model, &prompt, new);
+    request.past_context = PastContext::Window { stride };
+    let input =
+        format!("a context of 8, a window that moves by 3, a prompt of 5, 14 new tokens, {with}");
+    let got = match ids((day.generate)(&model, &tokenizer, request, new_cache(model.layers()))) {
+        Ok(got) => got,
+        Err(error) => {
+            let error = candecode::kit::error::plain(&error);
+            let passes = model.passes.borrow().len();
+            let otherwise = format!("got    the error: {error}, after {passes} successful passes");
+            return ensure(&input, false, &otherwise)
+                .likely("past the context, the model sees only the window: `Sequence::visible`");
         }
+    };
+    equal(&format!("{input}: number of new tokens"), Ok(got.len()), &new)?;
+    let text = [prompt.clone(), got].concat();
+    for (pass, len) in model.passes.borrow().iter().zip(5..) {
+        let first = len.max(context).saturating_sub(context).div_ceil(stride) * stride;
+        let want: Vec<(u32, u32)> = text[first..len].iter().copied().zip(0..).collect();
+        let input = format!("{input}: the (token, position) pairs seen when token {len} is chosen");
+        equal(&input, Ok(pass.seen[0].clone()), &want)?;
     }
     Ok(())
 }

@@ -689,7 +689,7 @@ fn ids_without_a_piece_are_illegal(day: &Day) -> Outcome {
             .collect();
         let what = format!("{pattern:?} must match, 1 token left, 300 logits: the legal tokens");
         equal(&what, Ok(legal), &strings(&["\" \"", "\" t\""])).likely(
-            "only ids that have a logit can end the text; if none does, its rule is ignored",
+            "only ids that have a logit can end the text; if none can, the rule for the last token is ignored",
         )?;
     }
     Ok(())

@@ -469,12 +469,17 @@ fn room_by_hand(day: &Day) -> Outcome {
 }
 
 fn only_the_first_in_the_queue_counts(day: &Day) -> Outcome {
-    let ask = |bound, running, waiting: &[usize]| room(day, 4, bound, &[running], waiting);
-    let got = [ask(17, 3, &[9, 1])?, ask(17, 3, &[1, 9])?, ask(13, 1, &[9, 3])?];
-    let input = "prompts of 9 and 1 tokens wait, or of 1 and 9, while one of 3 runs, at most 17 \
-        tokens; 9 and 3 wait while one of 1 runs, at most 13 tokens; 4 new each: room";
-    equal(input, Ok(got), &[Some(false), Some(true), Some(false)])
-        .likely("only the first in the queue counts: all later ones wait behind it")
+    for (bound, running, waiting, want) in
+        [(17, 3, [9, 1], false), (17, 3, [1, 9], true), (13, 1, [9, 3], false)]
+    {
+        let input = format!(
+            "prompts of {waiting:?} tokens wait, in this order, while one of {running} runs; at \
+            most {bound} tokens, 4 new each: room"
+        );
+        equal(&input, room(day, 4, bound, &[running], &waiting), &Some(want))
+            .likely("only the first in the queue counts: all later ones wait behind it")?;
+    }
+    Ok(())
 }
 
 // 15.3

@@ -542,7 +542,8 @@ fn a_preempted_sequence_waits_a_step(day: &Day) -> Outcome {
     )?;
     let got = (plan(&seen), seen.last().map(ids).unwrap_or_default());
     equal(
-        "… 0 ends: (plan, (running, waiting)) of the next step",
+        "5 blocks of 4; 0 and 1 have the same prompt of 8; 1 was preempted, and now 0 ends: (plan, \
+            (running, waiting)) of the next step",
         Ok(got),
         &(vec![(1, 8, 1)], (vec![1], vec![])),
     )

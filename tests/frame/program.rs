@@ -98,8 +98,8 @@ pub fn main<D: Copy + Send + Sync + 'static>(
     ExitCode::SUCCESS
 }
 
-/// Runs every check whose id arrives on standard input, until that ends. A check that is still
-/// running a while later will never end: the runner has gone.
+/// Runs every check whose id arrives on standard input, until that ends. Then the runner has gone,
+/// so a check that still runs a minute later is stuck, and the program exits.
 fn serve<D: Copy + Send + 'static>(checks: &[Check<D>], day: &D) {
     let (send, ids) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -1,10 +1,12 @@
 //! Replaces the reader's files. Whatever a file held, even what an editor saves at that very
-//! moment, is still there afterwards, and no file is ever half-written.
+//! moment, is still there afterwards. No file is ever half-written, except for an instant on drives
+//! that have no hard links.
 //!
 //! A decision to replace a file rests on what was read before, and an editor may save in between.
 //! So the old file is never overwritten: the new one changes places with it in one step, and only
 //! then is the old one read. It becomes the copy itself, or returns to its place.
 
+use crate::note;
 use anyhow::{Context, Result};
 use candecode_course::{Day, Repo};
 use std::cell::Cell;
@@ -16,6 +18,23 @@ use std::time::{Duration, SystemTime};
 /// Directory for the copies, relative to the root. Ignored by git.
 pub const DIR: &str = ".candecode/backup";
 
+/// What a file system can do, and what happens meanwhile.
+#[derive(Clone, Copy)]
+struct Disk<'a> {
+    /// Whether two files can change places in one step.
+    exchanges: bool,
+    /// Whether a file can have two names.
+    links: bool,
+    /// Called before each step. In tests, an editor saves the file.
+    meanwhile: &'a dyn Fn(),
+    /// Reports a copy that the caller doesn't know of.
+    report: &'a dyn Fn(&str),
+}
+
+/// Tries everything. What a file system can't do, it reports.
+const DISK: Disk<'static> =
+    Disk { exchanges: true, links: true, meanwhile: &|| (), report: &|words| note!("{words}") };
+
 /// Writes `bytes` to a file (named relative to the root), and keeps what the file held as a copy.
 ///
 /// Returns the copy's date, or `None` if there was nothing to keep. On failure, the file is
@@ -24,7 +43,7 @@ pub const DIR: &str = ".candecode/backup";
 /// # Errors
 /// If the disk is full, if permission is denied, or if something other than a file has that name.
 pub fn replace(repo: &Repo, path: &str, bytes: &[u8]) -> Result<Option<String>> {
-    replace_after(repo, path, bytes, &|| ())
+    replace_on(DISK, repo, path, bytes)
 }
 
 /// Replaces a file only if it holds `old` (`None`: if there is no such file). Otherwise leaves it
@@ -33,29 +52,31 @@ pub fn replace(repo: &Repo, path: &str, bytes: &[u8]) -> Result<Option<String>> 
 /// # Errors
 /// Same as [`replace`].
 pub fn replace_if(repo: &Repo, path: &str, old: Option<&[u8]>, bytes: &[u8]) -> Result<bool> {
-    replace_if_after(repo, path, old, bytes, &|| ())
+    replace_if_on(DISK, repo, path, old, bytes)
 }
 
-/// [`replace`], with something that happens between reading the file and replacing it.
-fn replace_after(
-    repo: &Repo,
-    path: &str,
-    bytes: &[u8],
-    meanwhile: &dyn Fn(),
-) -> Result<Option<String>> {
+/// Removes a file if it holds `old`. Otherwise leaves it as it is, and returns false.
+///
+/// # Errors
+/// If permission is denied.
+pub fn remove_if(repo: &Repo, path: &str, old: &[u8]) -> Result<bool> {
+    remove_if_on(DISK, repo, path, old)
+}
+
+fn replace_on(disk: Disk, repo: &Repo, path: &str, bytes: &[u8]) -> Result<Option<String>> {
     let place = repo.root.join(path);
     if place.exists() && repo.read_bytes(path)? == bytes {
         return Ok(None);
     }
-    let new = New::write(&place, bytes)?;
+    let new = New::write(disk, &place, bytes)?;
     let date = new_dir(repo)?;
     let dir = repo.root.join(DIR).join(&date);
     let attempt = || -> io::Result<bool> {
         let copy = dir.join(path);
         fs::create_dir_all(copy.parent().unwrap_or(Path::new(".")))?;
-        meanwhile();
         let replaced = new.put()?;
         if replaced {
+            (disk.meanwhile)();
             move_file(&new.file, &copy).or_else(|problem| new.put().and(Err(problem)))?;
         }
         Ok(replaced)
@@ -68,58 +89,141 @@ fn replace_after(
     Ok(replaced.then_some(date))
 }
 
-/// [`replace_if`], with something that happens between reading the file and replacing it.
-fn replace_if_after(
+fn replace_if_on(
+    disk: Disk,
     repo: &Repo,
     path: &str,
     old: Option<&[u8]>,
     bytes: &[u8],
-    meanwhile: &dyn Fn(),
 ) -> Result<bool> {
     let place = repo.root.join(path);
     let there = place.exists().then(|| repo.read_bytes(path)).transpose()?;
     if there.as_deref() != old {
         return Ok(false);
     }
-    let new = New::write(&place, bytes)?;
-    meanwhile();
+    let new = New::write(disk, &place, bytes)?;
     let attempt = || -> io::Result<bool> {
         if old.is_none() {
-            return new.put_if_absent();
+            return disk.link(&new.file, &new.target);
         }
         if !new.put()? {
             return Ok(true);
         }
-        if Some(fs::read(&new.file)?.as_slice()) == old {
+        (disk.meanwhile)();
+        let mut theirs = fs::read(&new.file)?;
+        if Some(theirs.as_slice()) == old {
             return fs::remove_file(&new.file).map(|()| true);
         }
-        new.put()?; // back, unless it was saved once more: then there are two texts to keep
-        if fs::read(&new.file)? != bytes {
-            keep_file(repo, path, &new.file)?;
+        // It was saved, so what was saved last returns to its place.
+        let mut ours = bytes.to_vec();
+        while new.put()? {
+            let found = fs::read(&new.file)?;
+            if found == ours {
+                if ours != bytes {
+                    keep_file(disk, repo, path, &new.file)?; // an earlier save
+                }
+                break;
+            }
+            ours = std::mem::replace(&mut theirs, found); // it was saved once more
         }
+        let _ = fs::remove_file(&new.file);
         Ok(false)
     };
     attempt().with_context(|| format!("cannot write {}", place.display()))
 }
 
-/// Removes a file if it holds `old`. Otherwise leaves it as it is, and returns false.
-///
-/// # Errors
-/// If permission is denied.
-pub fn remove_if(repo: &Repo, path: &str, old: &[u8]) -> Result<bool> {
+fn remove_if_on(disk: Disk, repo: &Repo, path: &str, old: &[u8]) -> Result<bool> {
     let place = repo.root.join(path);
     let aside = beside(&place, "old");
     let attempt = || -> io::Result<bool> {
+        (disk.meanwhile)();
         fs::rename(&place, &aside)?;
-        let is_old = fs::read(&aside)? == old;
-        if !is_old && fs::hard_link(&aside, &place).is_err() {
-            keep_file(repo, path, &aside)?; // it was saved once more
-        } else {
+        let is_old = fs::read(&aside).is_ok_and(|text| text == old);
+        if is_old || disk.link(&aside, &place).unwrap_or(false) {
             fs::remove_file(&aside)?;
+        } else {
+            keep_file(disk, repo, path, &aside)?; // it was saved once more
         }
         Ok(is_old)
     };
     attempt().with_context(|| format!("cannot remove {path}"))
+}
+
+impl Disk<'_> {
+    /// Makes `to` another name of the file `from`, or a copy where a file can't have two names.
+    /// Returns false, and changes nothing, if there is a file `to`.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<bool> {
+        (self.meanwhile)();
+        let made = match self.links {
+            true => fs::hard_link(from, to),
+            false => Err(ErrorKind::Unsupported.into()),
+        };
+        let made = made.or_else(|problem| match problem.kind() {
+            ErrorKind::AlreadyExists => Err(problem),
+            _ => copy_new(from, to),
+        });
+        match made {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(false),
+            made => made.map(|()| true),
+        }
+    }
+
+    /// Makes two files change places, in one step where the file system can do that.
+    fn exchange(&self, new: &Path, target: &Path) -> io::Result<()> {
+        (self.meanwhile)();
+        if self.exchanges && exchange_in_one_step(new, target)? {
+            return Ok(());
+        }
+        let old = beside(target, "old");
+        fs::rename(target, &old)?;
+        loop {
+            match self.link(new, target) {
+                Ok(true) => {
+                    (self.meanwhile)();
+                    return fs::rename(old, new);
+                }
+                // An editor has saved it, and that replaces the old text as any save does.
+                Ok(false) => match fs::rename(target, &old) {
+                    Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+                    _ => {}
+                },
+                Err(problem) => {
+                    if !target.exists() {
+                        fs::rename(old, target)?;
+                    }
+                    return Err(problem);
+                }
+            }
+        }
+    }
+}
+
+/// Makes two files change places in one step. Returns false if the file system can't do that.
+fn exchange_in_one_step(new: &Path, target: &Path) -> io::Result<bool> {
+    #[cfg(any(target_os = "linux", target_os = "macos"))]
+    {
+        use rustix::fs::{renameat_with, RenameFlags, CWD};
+        match renameat_with(CWD, new, CWD, target, RenameFlags::EXCHANGE) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Err(e.into()),
+            done => Ok(done.is_ok()), // network and FAT drives can't
+        }
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "macos")))]
+    {
+        let _ = (new, target);
+        Ok(false)
+    }
+}
+
+/// Copies a file to a name that nothing has.
+fn copy_new(from: &Path, to: &Path) -> io::Result<()> {
+    let mut text = File::open(from)?;
+    let mut file = File::create_new(to)?;
+    let copied = io::copy(&mut text, &mut file).and_then(|_| {
+        file.set_permissions(text.metadata()?.permissions())?;
+        file.sync_all()
+    });
+    copied.inspect_err(|_| drop(fs::remove_file(to)))
 }
 
 /// Copies files (named relative to the root) into a new directory and returns its name, a date.
@@ -134,12 +238,14 @@ pub fn keep(repo: &Repo, paths: &[&str]) -> Result<String> {
     Ok(date)
 }
 
-/// Moves a file into a new directory for copies, as the copy of `path`.
-fn keep_file(repo: &Repo, path: &str, file: &Path) -> io::Result<()> {
+/// Moves a file into a new directory for copies, as the copy of `path`, and reports it.
+fn keep_file(disk: Disk, repo: &Repo, path: &str, file: &Path) -> io::Result<()> {
     let date = new_dir(repo).map_err(io::Error::other)?;
-    let copy = repo.root.join(DIR).join(date).join(path);
+    let copy = repo.root.join(DIR).join(&date).join(path);
     fs::create_dir_all(copy.parent().unwrap_or(Path::new(".")))?;
-    move_file(file, &copy)
+    move_file(file, &copy)?;
+    (disk.report)(&format!("an earlier save of {path} is kept as {DIR}/{date}/{path}"));
+    Ok(())
 }
 
 /// Moves a file. On another disk, only its content can move.
@@ -169,7 +275,7 @@ fn new_dir(repo: &Repo) -> Result<String> {
 /// # Errors
 /// If the disk is full or permission is denied. The old content survives.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let new = New::write(path, bytes)?;
+    let new = New::write(DISK, path, bytes)?;
     fs::rename(&new.file, &new.target).with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -180,16 +286,17 @@ pub fn read(path: &Path) -> Option<Vec<u8>> {
 }
 
 /// A complete file next to the one that it will replace. Removed on drop if it didn't.
-struct New {
+struct New<'a> {
+    disk: Disk<'a>,
     file: PathBuf,
     target: PathBuf,
     in_place: Cell<bool>,
 }
 
-impl New {
-    fn write(path: &Path, bytes: &[u8]) -> Result<New> {
+impl<'a> New<'a> {
+    fn write(disk: Disk<'a>, path: &Path, bytes: &[u8]) -> Result<New<'a>> {
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        let new = New { file: beside(&target, "new"), target, in_place: Cell::new(false) };
+        let new = New { disk, file: beside(&target, "new"), target, in_place: Cell::new(false) };
         let attempt = || -> io::Result<()> {
             fs::create_dir_all(new.target.parent().unwrap_or(Path::new(".")))?;
             let mut file = File::create(&new.file)?;
@@ -209,30 +316,20 @@ impl New {
     /// The second time, that file returns to its place.
     fn put(&self) -> io::Result<bool> {
         loop {
-            match exchange(&self.file, &self.target) {
+            match self.disk.exchange(&self.file, &self.target) {
                 Ok(()) => {
                     self.in_place.set(!self.in_place.get());
                     return Ok(true);
                 }
                 Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-                Err(_) if self.put_if_absent()? => return Ok(false),
+                Err(_) if self.disk.link(&self.file, &self.target)? => return Ok(false),
                 Err(_) => {}
             }
         }
     }
-
-    /// Puts the file in place unless there is another. Returns whether there was none.
-    fn put_if_absent(&self) -> io::Result<bool> {
-        match fs::hard_link(&self.file, &self.target) {
-            Ok(()) => Ok(true),
-            Err(_) if self.target.exists() => Ok(false),
-            // A file system without hard links.
-            Err(_) => fs::rename(&self.file, &self.target).map(|()| true),
-        }
-    }
 }
 
-impl Drop for New {
+impl Drop for New<'_> {
     fn drop(&mut self) {
         if !self.in_place.get() {
             let _ = fs::remove_file(&self.file);
@@ -243,23 +340,6 @@ impl Drop for New {
 /// Returns a path next to `path` that nothing else uses.
 fn beside(path: &Path, kind: &str) -> PathBuf {
     path.with_extension(format!("{kind}-{}", std::process::id()))
-}
-
-/// Makes two files change places, in one step where the file system can do that.
-fn exchange(new: &Path, target: &Path) -> io::Result<()> {
-    #[cfg(any(target_os = "linux", target_os = "macos"))]
-    {
-        use rustix::fs::{renameat_with, RenameFlags, CWD};
-        match renameat_with(CWD, new, CWD, target, RenameFlags::EXCHANGE) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Err(e.into()),
-            Ok(()) => return Ok(()),
-            Err(_) => {} // network and FAT drives can't
-        }
-    }
-    let old = beside(target, "old");
-    fs::hard_link(target, &old).or_else(|_| fs::copy(target, &old).map(drop))?;
-    fs::rename(new, target)?;
-    fs::rename(old, new)
 }
 
 /// Returns all copies, oldest first, as dates and day files such as `src/day06_generate.rs`.
@@ -302,7 +382,7 @@ mod tests {
             fs::rename(path.with_extension("swp"), path).unwrap();
         },
         |path, text| {
-            fs::remove_file(path).unwrap();
+            let _ = fs::remove_file(path); // it may be gone for a moment
             fs::write(path, text).unwrap();
         },
     ];
@@ -323,50 +403,112 @@ mod tests {
         list(repo).into_iter().map(|copy: (String, String)| text(copy).unwrap()).collect()
     }
 
-    #[test]
-    fn what_is_saved_after_the_file_was_read_is_kept_as_the_copy() {
-        for save in SAVES {
-            with_day("replace", |repo, day| {
-                let saved = replace_after(repo, DAY, b"new", &|| save(day, "mine")).unwrap();
-                assert_eq!(fs::read(day).unwrap(), b"new");
-                assert!(saved.is_some());
-                assert_eq!(copies(repo), ["mine"]);
+    /// Runs something on each kind of file system while an editor saves "first" and then "second",
+    /// at any two moments. Gets the saves that came in time, what the day holds afterwards, and the
+    /// copies.
+    fn at_any_moment(
+        name: &str,
+        run: impl Fn(Disk, &Repo, &Path),
+        check: impl Fn(&[&str], &str, &[String]),
+    ) {
+        let saves = ["first", "second"];
+        let once = |disk: (bool, bool), save: Save, moments: [usize; 2]| {
+            let (now, saved) = (Cell::new(0), Cell::new(0));
+            with_day(name, |repo, day| {
+                let meanwhile = || {
+                    while saved.get() < 2 && moments[saved.get()] == now.get() {
+                        save(day, saves[saved.get()]);
+                        saved.set(saved.get() + 1);
+                    }
+                    now.set(now.get() + 1);
+                };
+                let (exchanges, links) = disk;
+                let meanwhile = &meanwhile;
+                run(Disk { exchanges, links, meanwhile, report: &|_| () }, repo, day);
+                let text = fs::read_to_string(day).unwrap_or_default();
+                check(&saves[..saved.get()], &text, &copies(repo));
             });
+            saved.get()
+        };
+        for disk in [(true, true), (false, true), (false, false)] {
+            for save in SAVES {
+                let any = |first: &usize| {
+                    let both = |second: &usize| once(disk, save, [*first, *second]) == 2;
+                    (*first..).take_while(both).count();
+                    once(disk, save, [*first, usize::MAX]) == 1
+                };
+                assert!((0..).take_while(any).count() > 0);
+            }
         }
     }
 
     #[test]
-    fn what_is_saved_after_the_file_was_read_stays_in_place() {
-        for save in SAVES {
-            with_day("replace-if", |repo, day| {
-                let old = Some(&b"stub"[..]);
-                let save = || save(day, "mine");
-                assert!(!replace_if_after(repo, DAY, old, b"new", &save).unwrap());
-                assert_eq!(fs::read(day).unwrap(), b"mine");
-                assert!(!replace_if(repo, DAY, old, b"new").unwrap());
-                assert!(!remove_if(repo, DAY, b"stub").unwrap());
-                assert_eq!(fs::read(day).unwrap(), b"mine");
-                assert!(replace_if(repo, DAY, Some(b"mine"), b"new").unwrap());
-                assert_eq!(fs::read(day).unwrap(), b"new");
-                assert!(remove_if(repo, DAY, b"new").unwrap());
-                assert!(!replace_if_after(repo, DAY, None, b"new", &|| {
-                    fs::write(day, "mine").unwrap();
-                })
-                .unwrap());
-                assert_eq!(fs::read(day).unwrap(), b"mine");
-                assert!(copies(repo).is_empty(), "there is one text, and it's in place");
-            });
-        }
+    fn what_is_saved_while_a_file_is_replaced_is_in_place_or_the_copy() {
+        at_any_moment(
+            "replace",
+            |disk, repo, _| assert!(replace_on(disk, repo, DAY, b"new").unwrap().is_some()),
+            |saved, day, copies| match saved.last() {
+                Some(last) if day != "new" => assert_eq!(day, *last),
+                last => {
+                    assert_eq!((day, copies), ("new", &[last.unwrap_or(&"stub").to_string()][..]))
+                }
+            },
+        );
+    }
+
+    #[test]
+    fn what_is_saved_last_while_a_stub_is_replaced_or_removed_is_in_place() {
+        let check = |saved: &[&str], day: &str, copies: &[String], without: &str| {
+            assert_eq!(day, *saved.last().unwrap_or(&without));
+            assert!(copies.iter().all(|copy| saved.len() == 2 && copy == "first"), "{copies:?}");
+        };
+        at_any_moment(
+            "replace-if",
+            |disk, repo, _| {
+                replace_if_on(disk, repo, DAY, Some(b"stub"), b"new").unwrap();
+            },
+            |saved, day, copies| check(saved, day, copies, "new"),
+        );
+        at_any_moment(
+            "create",
+            |disk, repo, day| {
+                fs::remove_file(day).unwrap();
+                replace_if_on(disk, repo, DAY, None, b"new").unwrap();
+            },
+            |saved, day, copies| check(saved, day, copies, "new"),
+        );
+        at_any_moment(
+            "remove-if",
+            |disk, repo, _| {
+                remove_if_on(disk, repo, DAY, b"stub").unwrap();
+            },
+            |saved, day, copies| check(saved, day, copies, ""),
+        );
+    }
+
+    #[test]
+    fn a_file_that_holds_something_else_stays() {
+        with_day("else", |repo, day| {
+            assert!(!replace_if(repo, DAY, Some(b"old"), b"new").unwrap());
+            assert!(!replace_if(repo, DAY, None, b"new").unwrap());
+            assert!(!remove_if(repo, DAY, b"old").unwrap());
+            assert_eq!(fs::read(day).unwrap(), b"stub");
+            assert!(replace_if(repo, DAY, Some(b"stub"), b"new").unwrap());
+            assert!(remove_if(repo, DAY, b"new").unwrap());
+            assert!(replace_if(repo, DAY, None, b"new").unwrap());
+            assert_eq!(fs::read(day).unwrap(), b"new");
+            assert!(copies(repo).is_empty());
+        });
     }
 
     #[test]
     fn a_program_that_opened_the_file_before_writes_into_the_copy() {
         with_day("opened", |repo, day| {
             let file = RefCell::new(None);
-            replace_after(repo, DAY, b"new", &|| {
-                *file.borrow_mut() = Some(File::create(day).unwrap());
-            })
-            .unwrap();
+            let meanwhile = || {
+                file.borrow_mut().get_or_insert_with(|| File::create(day).unwrap());
+            };
+            replace_on(Disk { meanwhile: &meanwhile, ..DISK }, repo, DAY, b"new").unwrap();
             file.take().unwrap().write_all(b"mine").unwrap();
             assert_eq!(
                 (fs::read(day).unwrap(), copies(repo)),

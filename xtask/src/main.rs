@@ -22,7 +22,9 @@ fn main() -> ExitCode {
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(mut said) => {
-            said.remove(ContextKind::Suggested); // no value begins with a dash
+            // Clap's tip "to pass '--x' as a value, use '-- --x'" misleads: no argument begins with
+            // a dash.
+            said.remove(ContextKind::Suggested);
             said.exit() // --help ends up here, too
         }
     };

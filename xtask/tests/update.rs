@@ -162,16 +162,27 @@ fn the_readers_git_settings_do_not_affect_update() {
     }
 }
 
+/// Puts a script in front of `git`, and returns the `PATH` that finds it. The script gets the old
+/// one.
+#[cfg(unix)]
+fn with_git(mine: &Fake, script: impl Fn(&str) -> String) -> String {
+    let path = std::env::var("PATH").unwrap();
+    mine.write("bin/git", &script(&path));
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(mine.path("bin/git"), mode).unwrap();
+    format!("{}:{path}", mine.path("bin").display())
+}
+
 /// Runs `update` with a `git` that saves two days right before the command number `at`, one in
 /// place and one by renaming: a day that is begun, and the stub of day 0, which the course changes.
 /// Returns how many commands there were.
 #[cfg(unix)]
 fn update_while_saving(course: &Clone, at: usize) -> usize {
-    use std::os::unix::fs::PermissionsExt;
     let mine = &course.mine;
-    let (path, root) = (std::env::var("PATH").unwrap(), mine.root.display());
-    let script = format!(
-        "#!/bin/sh
+    let root = mine.root.display();
+    let script = |path: &str| {
+        format!(
+            "#!/bin/sh
 PATH={path}
 echo x >> {root}/count
 if [ $(wc -l < {root}/count) = {at} ]; then
@@ -180,16 +191,14 @@ if [ $(wc -l < {root}/count) = {at} ]; then
 fi
 exec git \"$@\"
 "
-    );
+        )
+    };
     mine.write(".git/info/exclude", "bin\ncount\nsaved?\nnew\n");
-    mine.write("bin/git", &script);
     mine.write("saved0", "// saved: 0\n");
     mine.write("saved1", &format!("{MINE}// saved: 1\n"));
-    std::fs::set_permissions(mine.path("bin/git"), PermissionsExt::from_mode(0o755)).unwrap();
+    let path = with_git(mine, script);
     let mut command = mine.command(&["update"]);
-    let bin = mine.path("bin").display().to_string();
-    let (out, err, code) =
-        common::texts(command.env("PATH", format!("{bin}:{path}")).output().unwrap());
+    let (out, err, code) = common::texts(command.env("PATH", path).output().unwrap());
     assert_eq!(code, 0, "before command {at}: {out}{err}");
     mine.read("count").lines().count()
 }
@@ -215,6 +224,56 @@ fn a_save_at_any_moment_of_an_update_stays() {
         assert_eq!(day("src/day00_one.rs"), day("saved0"), "before command {at}");
         assert_eq!(day("README.md"), "two\n", "before command {at}");
     }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_day_that_cannot_be_replaced_is_reported_and_the_others_are_new() {
+    let Clone { upstream, mine } = Clone::new();
+    let day0 = upstream.read("solutions/day00_one.rs").replace("say one", "say 1");
+    upstream.write("solutions/day00_one.rs", &day0);
+    let course = Clone { upstream, mine };
+    course.moves_on();
+    let mine = &course.mine;
+    mine.write(".git/info/exclude", "bin\n");
+    let path = with_git(mine, |path| {
+        format!(
+            "#!/bin/sh
+PATH={path}
+case \"$*\" in *cat-file*day00_one*) exit 1 ;; esac
+exec git \"$@\"
+"
+        )
+    });
+    let mut command = mine.command(&["update"]);
+    let (out, err, code) = common::texts(command.env("PATH", path).output().unwrap());
+    assert!(err.contains("error: src/day00_one.rs: ") && code == 1, "{out}{err}");
+    assert!(err.contains("`cargo xtask reset day0`"), "{err}");
+    assert_eq!(mine.read(DAY), course.upstream.read(DAY));
+    assert!(mine.read("src/day00_one.rs").contains("say one"));
+    assert_eq!(mine.say(&["reset", "day0"]).2, 0);
+    assert_eq!(mine.read("src/day00_one.rs"), course.upstream.read("src/day00_one.rs"));
+    assert_eq!(mine.git_says(&["status", "--porcelain"]), "");
+    assert!(mine.say(&["update"]).0.contains("Already up to date"));
+}
+
+/// Update merges in a worktree of its own. It removes that one, even if an interrupted update left
+/// it, and none of the reader's.
+#[test]
+fn update_leaves_the_readers_worktrees_alone() {
+    let course = Clone::new();
+    course.moves_on();
+    course.mine.write(DAY, MINE);
+    let mine = &course.mine;
+    let add = |path: &str| mine.git(&["worktree", "add", "--quiet", "--detach", path]);
+    add("target/on-a-drive-that-is-not-mounted");
+    std::fs::remove_dir_all(mine.path("target/on-a-drive-that-is-not-mounted")).unwrap();
+    add(".candecode/merge");
+    mine.git(&["worktree", "lock", ".candecode/merge"]);
+    std::fs::remove_file(mine.path(".candecode/merge/.git")).unwrap();
+    course.updates_and_keeps(MINE);
+    let worktrees = mine.git_says(&["worktree", "list"]);
+    assert!(worktrees.contains("not-mounted") && !worktrees.contains("merge"), "{worktrees}");
 }
 
 #[test]
@@ -356,7 +415,8 @@ fn migrate_appends_functions_that_the_course_has_added() {
     assert!(mine.say(&["list"]).1.contains(note));
 
     let (out, err, code) = mine.say(&["migrate"]);
-    let said = "day 1: at the end of the file, new: three\nYour old files are kept; `cargo xtask reset --undo ";
+    let said = "day 1: at the end of the file, new: three\nYour old files are kept; \
+                `cargo xtask reset --undo ";
     assert!(out.starts_with(said) && code == 0, "{out}{err}");
     let three = &stub[stub.find("/// Three.").unwrap()..stub.find("/// Four.").unwrap()];
     assert_eq!(mine.read(DAY), format!("{MINE}\n{}\n", three.trim_end()));

@@ -8,7 +8,7 @@
 //! | `<!-- code: FILE NAME anchor -->` | the lines between `ANCHOR: NAME` and `ANCHOR_END: NAME` |
 //! | `<!-- code: FILE all -->` | the whole file |
 //! | `<!-- variant: dayNN NAME -->` | another solution, in `<details>` only |
-//! | `<!-- live: NAME -->` | where to find a figure that answers |
+//! | `<!-- live: NAME -->` | where the figure is interactive |
 //! | `<!-- published: … -->` | where the published book is |
 //! | `<!-- table: FILE -->` … `<!-- end of table -->` | a table that another command writes |
 //!
@@ -242,13 +242,13 @@ fn live(repo: &Repo, published: &str, file: &str, name: &str) -> Result<Vec<Stri
         return Err(format!("{script}: no such live figure"));
     }
     if published.is_empty() {
-        return Ok(vec![
-            "(This figure answers in the built book: `cargo xtask book --live --open`.)".into(),
-        ]);
+        let how = "`cargo xtask book --live --open`";
+        return Ok(vec![format!("(In the built book, this figure is interactive: {how}.)")]);
     }
     let page = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".md");
     let base = published.trim_end_matches('/');
-    Ok(vec![format!("(This figure answers in [the published book]({base}/{page}.html).)")])
+    let there = format!("[the published book]({base}/{page}.html)");
+    Ok(vec![format!("(This figure is interactive in {there}.)")])
 }
 
 #[cfg(test)]
@@ -296,9 +296,9 @@ mod tests {
     fn a_live_figure_and_a_table_need_no_fence() {
         let (found, problems) = read("<!-- live: rope -->\nx\n\ny");
         assert_eq!(problems, [""; 0]);
-        let line =
-            "(This figure answers in [the published book](https://a.b/day02_positions.html).)";
-        assert_eq!((found[0].body.clone(), &*found[0].lines[0]), (1..2, line));
+        let line = &found[0].lines[0];
+        assert!(line.contains("[the published book](https://a.b/day02_positions.html)"), "{line}");
+        assert_eq!(found[0].body, 1..2);
         let (found, _) = read("<!-- table: book/src/bench/serve.md -->\n<!-- end of table -->");
         assert!(found[0].body == (1..1) && found[0].lines.iter().any(|l| l.starts_with("|--")));
     }

@@ -77,7 +77,7 @@ impl Chapter {
             }
             let Some((mark, info)) = fence else {
                 if is_formula {
-                    i = chapter.displayed(text, &starts, &lines, i);
+                    i = chapter.displayed(&starts, &lines, i);
                     paragraph = i..i;
                     continue;
                 }
@@ -116,7 +116,19 @@ impl Chapter {
             paragraph = i..i;
         }
         chapter.paragraph(text, &starts, paragraph);
+        chapter.refused(text);
         chapter
+    }
+
+    /// Reports commands that GitHub refuses, however the formula is written.
+    fn refused(&mut self, text: &str) {
+        const REFUSED: &str = "\\operatorname";
+        for formula in &self.formulas {
+            for (i, _) in text[formula.range.clone()].match_indices(REFUSED) {
+                let why = format!("GitHub refuses {REFUSED} in formulas: write \\text{{…}}");
+                self.problems.push((formula.range.start + i, why));
+            }
+        }
     }
 
     /// Replaces a range of the prose by spaces, except for line ends.
@@ -129,7 +141,7 @@ impl Chapter {
     }
 
     /// Reads the formula `$$…$$` that begins at line `i`. Returns the line after it.
-    fn displayed(&mut self, text: &str, starts: &[usize], lines: &[&str], i: usize) -> usize {
+    fn displayed(&mut self, starts: &[usize], lines: &[&str], i: usize) -> usize {
         let (before, first) = prefix(lines[i]);
         let mut latex = first[2..].trim_end().to_string();
         let mut last = i;
@@ -156,7 +168,6 @@ impl Chapter {
         self.blank(range.clone());
         let latex = latex.trim().to_string();
         self.formulas.push(Formula { range, latex, display: Some(before.to_string()) });
-        debug_assert!(last < lines.len() && text.len() >= starts[last]);
         last + 1
     }
 
@@ -330,6 +341,10 @@ mod tests {
             ("$\\mathbf{x}_i$", "misread `_i`"),
             ("$$\na \\\\ b\n$$", "```math"),
             ("$$\na", "no closing $$"),
+            ("$\\operatorname{f}(x)$", "refuses \\operatorname"),
+            ("$`\\operatorname{f}(x)`$", "refuses \\operatorname"),
+            ("$$\n\\operatorname{f}(x)\n$$", "refuses \\operatorname"),
+            ("> ```math\n> \\operatorname{f}(x)\n> ```", "refuses \\operatorname"),
             ("<summary>What is $x$?</summary>", "inside HTML"),
             ("<summary>`x`</summary>", "inside HTML"),
             ("<summary>About\n10. $x$</summary>", "inside HTML"),

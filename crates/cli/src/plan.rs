@@ -239,14 +239,14 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
         ensure!(
             bytes <= MOST_LIST_BYTES,
             usage(format!(
-                "--block-file {shown}: the words to block have {bytes} bytes together, and the \
-                 most are {MOST_LIST_BYTES}; leave some out"
+                "--block-file {shown}: the words to block have {bytes} bytes in total; at most \
+                 {MOST_LIST_BYTES} are allowed, so leave some out"
             ))
         );
     }
     if let Some(long) = args.block.iter().find(|word| word.len() > MOST_WORD_BYTES) {
         bail!(usage(format!(
-            "--block: a text of {} bytes; the longest has {MOST_WORD_BYTES}",
+            "--block: this text has {} bytes; at most {MOST_WORD_BYTES} are allowed",
             long.len()
         )));
     }

@@ -139,13 +139,14 @@ fn append_missing(text: &mut String, stub: &str) -> Result<Vec<String>, String> 
     let last_use = yours.iter().rfind(|item| item.keyword == "use").map(|item| item.end);
     let mut end = String::new();
     for (at, item) in added.iter().enumerate() {
-        let beside = |other: &&&Item| same_type(other, item);
+        let of_same_type = |other: &&&Item| same_type(other, item);
         match item.owner {
             None => end += &format!("\n{}\n", item.text),
-            Some(_) if added[..at].iter().any(|other| beside(&other)) => {} // with the first one
+            // It's added with the first one.
+            Some(_) if added[..at].iter().any(|other| of_same_type(&other)) => {}
             Some(owner) => {
                 let methods: Vec<&str> =
-                    added.iter().filter(beside).map(|item| item.text).collect();
+                    added.iter().filter(of_same_type).map(|item| item.text).collect();
                 end += &format!("\nimpl{owner}{{\n{}\n}}\n", methods.join("\n\n"));
             }
         }

@@ -3,8 +3,9 @@
 use std::time::{Duration, SystemTime};
 use ureq::http::HeaderMap;
 
-/// The longest wait that is obeyed. If a server wants more, the user decides.
-const LONGEST: Duration = Duration::from_secs(60);
+/// The longest wait that is obeyed, over all attempts of a request. If a server wants more, the
+/// user decides.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// How long to wait before the next try.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +31,7 @@ impl Wait {
 
     /// Returns the time to wait, unless it's too long.
     pub fn bounded(&self) -> Option<Duration> {
-        Some(self.time).filter(|time| *time <= LONGEST)
+        Some(self.time).filter(|time| *time <= LONGEST_WAIT)
     }
 }
 

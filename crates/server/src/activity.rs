@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// A connection that has waited this long for its client can be closed to admit a new one. A client
-/// sends its request right after it has connected, so even one that connects in a crowd is heard.
+/// A connection that has waited this long for its client can be closed to admit a new one. Clients
+/// send their request right after connecting, so this is long enough even when many connect at
+/// once.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// All open connections.

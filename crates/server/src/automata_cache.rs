@@ -81,7 +81,7 @@ impl AutomataCache {
         let compiled = match self.known(pattern) {
             Some(compiled) => compiled,
             None => {
-                // Patterns that take a second don't hold up the others.
+                // Quick patterns have their own lane, so that slow ones don't hold them up.
                 let (cache, text) = (self.clone(), pattern.clone());
                 let work = move || Ok(is_quick(&text).then(|| cache.compile(&text)));
                 match helpers.small_patterns.run(work).await? {

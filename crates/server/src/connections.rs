@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::io::Error;
+use std::io::ErrorKind::{ConnectionAborted, ConnectionReset};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,9 @@ const END_TIME: Duration = Duration::from_secs(5);
 /// Maximum number of connections over the limit that get a response at once. Any others are closed
 /// without one.
 const TURNED_AWAY: usize = 64;
+/// Error codes of a process or a system that has no file descriptors left, which can happen before
+/// the limit of connections is reached: EMFILE and ENFILE on Unix, WSAEMFILE on Windows.
+const TOO_MANY_FILES: &[i32] = if cfg!(unix) { &[24, 23] } else { &[10024] };
 /// Response to a connection over the limit.
 const TOO_MANY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
     retry-after: 1\r\nconnection: close\r\n\r\n{\"error\": {\"message\": \"there are too many \
@@ -58,11 +62,17 @@ pub async fn serve(
             accepted = listener.accept() => accepted,
             _ = ended.wait_for(|ended| *ended) => break,
         };
-        let Ok((stream, _)) = accepted else {
-            // Out of file descriptors, before the limit of connections is reached.
-            evict(&open);
-            sleep(Duration::from_millis(5)).await;
-            continue;
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            // The client left before it was accepted.
+            Err(error) if matches!(error.kind(), ConnectionAborted | ConnectionReset) => continue,
+            Err(error) => {
+                if error.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code)) {
+                    evict(&open);
+                }
+                sleep(Duration::from_millis(5)).await;
+                continue;
+            }
         };
         let place = match places.clone().try_acquire_owned() {
             Ok(place) => place,

@@ -36,7 +36,9 @@ impl HttpThread {
         let (ended, has_ended) = watch::channel(false);
         let (listener, signals) = {
             let _inside = runtime.enter();
-            let listener = socket.listen(BACKLOG).context("the server cannot listen")?;
+            let address = socket.local_addr().context("the server has no address")?;
+            let listener = socket.listen(BACKLOG);
+            let listener = listener.with_context(|| format!("cannot listen at {address}"))?;
             (listener, Signals::new().context("the server cannot handle signals")?)
         };
         let serving = connections::serve(listener, signals, state.clone(), most, has_ended);

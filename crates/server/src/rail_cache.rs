@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Maximum memory of all rails with their masks and automata, in bytes. Only the newest stays in
-/// spite of it.
+/// Maximum memory of all rails with their masks and automata, in bytes. The newest is kept even
+/// if it alone exceeds this.
 const MOST_BYTES: usize = 128 << 20;
 
 /// Rails, the latest used first.

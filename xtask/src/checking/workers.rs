@@ -245,7 +245,8 @@ impl Printed {
     const FIRST: usize = 1 << 16;
     /// The number of bytes kept of the end.
     const LAST: usize = 1 << 12;
-    /// The number of bytes that only an infinite loop prints. The slowest takes a few seconds.
+    /// The number of bytes that only an infinite loop prints. Even a slow loop gets there within
+    /// seconds.
     const MOST: usize = 4 << 20;
 
     fn is_too_much(&self) -> bool {

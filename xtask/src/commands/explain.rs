@@ -81,9 +81,10 @@ fn sections(page: &str) -> Vec<Section> {
     sections
 }
 
-/// Returns the sections with the longest run of words from a message, if it is long enough, and the
-/// messages to show from each. Among equals, the run in the title counts. If the message has an
-/// error code of the compiler (`E0308`), only that is looked for.
+/// Returns the sections with the longest run of words from a message, and the messages to show from
+/// each. Among equals, the run in the title counts. Fewer than three words are enough only if they
+/// are in a title, or if they are the whole message and few sections have them. If the message has
+/// an error code of the compiler (`E0308`), only that is looked for.
 fn find<'a>(sections: &'a [Section], query: &str) -> Vec<(&'a Section, Vec<&'a String>)> {
     let is_code = |word: &&str| {
         word.len() == 5 && word.starts_with('E') && word[1..].bytes().all(|b| b.is_ascii_digit())
@@ -96,7 +97,10 @@ fn find<'a>(sections: &'a [Section], query: &str) -> Vec<(&'a Section, Vec<&'a S
         (section.parts.iter().map(run).chain([in_title]).max(), in_title)
     });
     let Some(((Some(longest), in_title), found)) = found else { return vec![] };
-    if longest < query.len().min(3) && in_title < 2 {
+    let has_it = |section: &&Section| section.parts.iter().any(|part| run(part) == longest);
+    let is_rare = || longest == query.len() && sections.iter().filter(has_it).count() <= SHOWN;
+    let is_enough = query.len() == 1 || longest >= 3 || in_title >= 2 || is_rare();
+    if longest == 0 || !is_enough {
         return vec![];
     }
     let messages = |section: &'a Section| {
@@ -129,15 +133,14 @@ fn longest_run(query: &[String], text: &str) -> usize {
 }
 
 /// Returns the highest score, and the first [`SHOWN`] items that have it.
-fn best<'a, T, S: Ord>(
+fn best<'a, T, S: Ord + Copy>(
     items: impl IntoIterator<Item = &'a T>,
     score: impl Fn(&'a T) -> S,
 ) -> Option<(S, Vec<&'a T>)> {
     let items: Vec<(S, &T)> = items.into_iter().map(|item| (score(item), item)).collect();
-    let highest = items.iter().map(|(score, _)| score).max()?;
-    let best = items.iter().filter(|(score, _)| score == highest).map(|(_, item)| *item);
-    let best = best.take(SHOWN).collect();
-    items.into_iter().map(|(score, _)| score).max().map(|highest| (highest, best))
+    let highest = items.iter().map(|(score, _)| *score).max()?;
+    let best = items.iter().filter(|(score, _)| *score == highest).map(|(_, item)| *item);
+    Some((highest, best.take(SHOWN).collect()))
 }
 
 #[cfg(test)]
@@ -158,6 +161,7 @@ mod tests {
         for (pasted, title) in [
             ("error[E0308]: `?` operator has incompatible types", "error[E0308]: mismatched types"),
             ("mismatched types", "error[E0308]: mismatched types"),
+            ("connection refused", "There is no network, or the hub can't be reached"),
             (
                 "your code returned an error: shape mismatch in broadcast_sub, lhs: [2, 3, 5], \
                  rhs: [2, 3]",
@@ -176,7 +180,9 @@ mod tests {
         ] {
             assert_eq!(titles(pasted).first(), Some(&title), "{pasted}");
         }
-        assert_eq!(titles("error: linker `cc` was not found"), [""; 0]);
+        for unknown in ["error: linker `cc` was not found", "is the", "404"] {
+            assert_eq!(titles(unknown), [""; 0], "{unknown}");
+        }
     }
 
     #[test]

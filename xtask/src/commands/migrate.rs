@@ -16,7 +16,8 @@ pub struct Migrate {
     day: Option<String>,
 }
 
-/// Runs `migrate`: changes old names, and appends functions that the course has added since.
+/// Runs `migrate`: changes old names, and appends functions that the course has added since. The
+/// exit code is 1 if a day was saved in the meantime and so stays as it is.
 ///
 /// # Errors
 /// If the day doesn't exist, its brackets don't match, or a file can't be read or written.
@@ -35,7 +36,17 @@ pub fn run(repo: &Repo, args: &Migrate) -> Result<ExitCode> {
     let files: Vec<String> = old.iter().map(|(day, _)| day.src()).collect();
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     let kept = backup::keep(repo, &files).map_err(|e| anyhow!("{e:#}; nothing was changed"))?;
-    for (day, migration) in &old {
+    let changed = apply(repo, &old)?;
+    if changed > 0 {
+        say!("Your old files are kept; `cargo xtask reset --undo {kept}` restores them.");
+    }
+    Ok(ExitCode::from(u8::from(changed < old.len())))
+}
+
+/// Writes the days that haven't been saved since they were read. Returns how many.
+fn apply(repo: &Repo, old: &[(&Day, Migration)]) -> Result<usize> {
+    let mut changed = 0;
+    for (day, migration) in old {
         let (before, now) = (migration.before.as_bytes(), migration.text.as_bytes());
         if !backup::replace_if(repo, &day.src(), Some(before), now)? {
             say!("day {}: you have just saved it, so it stays; try again", day.number);
@@ -47,9 +58,9 @@ pub fn run(repo: &Repo, args: &Migrate) -> Result<ExitCode> {
             words.push(format!("at the end of the file, new: {}", migration.added.join(", ")));
         }
         say!("day {}: {}", day.number, words.join(", "));
+        changed += 1;
     }
-    say!("Your old files are kept; `cargo xtask reset --undo {kept}` restores them.");
-    Ok(ExitCode::SUCCESS)
+    Ok(changed)
 }
 
 /// Says which begun days are older than the course, and what to do about it.
@@ -71,5 +82,33 @@ pub fn note_old_days(repo: &Repo) {
     }
     if is_old {
         note!("`cargo xtask migrate` brings your days up to date, and keeps copies");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_saved_after_it_was_read_stays_and_is_not_counted() {
+        let root = std::env::temp_dir().join(format!("candecode-migrate-{}", std::process::id()));
+        let repo = Repo { root: root.clone(), days: vec![] };
+        let day = |name: &str, text: &str| {
+            let day = Day::from_name(name).unwrap();
+            backup::write(&root.join(day.src()), text.as_bytes()).unwrap();
+            day
+        };
+        let (saved, other) = (day("day01_two", "saved"), day("day02_three", "read"));
+        let migration = || Migration {
+            before: "read".into(),
+            text: "new".into(),
+            renamed: vec![],
+            added: vec!["three".into()],
+        };
+        let old = [(&saved, migration()), (&other, migration())];
+        assert_eq!(apply(&repo, &old).unwrap(), 1);
+        assert_eq!(repo.read(&saved.src()).unwrap(), "saved");
+        assert_eq!(repo.read(&other.src()).unwrap(), "new");
+        std::fs::remove_dir_all(root).unwrap();
     }
 }

@@ -10,6 +10,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+/// The widened model, which the engine makes itself.
+pub const WIDENED: &str = "story-135m";
+
 /// Help for the runner's own flags. The program's flags follow.
 const FLAGS: &str = "\
 Builds and runs a program with the days you've written
@@ -100,8 +103,7 @@ impl Flags {
         ["--model", "--draft-model"].iter().filter_map(|flag| self.value(flag)).any(|name| {
             let is_here =
                 repo.root.join("models").join(&name).is_dir() || Path::new(&name).exists();
-            let is_made =
-                name == "story-135m" || name.starts_with("random-") && !name.contains('/');
+            let is_made = name == WIDENED || name.starts_with("random-") && !name.contains('/');
             !is_here && !is_made
         })
     }

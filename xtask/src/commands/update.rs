@@ -14,8 +14,8 @@ use crate::backup::{self, is_day};
 use crate::commands::diff::changed_lines;
 use crate::commands::migrate;
 use crate::git::{self, git, git_in, paths};
-use crate::say;
 use crate::term::{paint, Color};
+use crate::{note, say};
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use candecode_course::{stubs, Day, Progress, Repo};
 use clap::Args;
@@ -74,8 +74,10 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     let head = git(repo, &["rev-parse", "HEAD"])?;
     let merged = merge(repo, &head)
         .map_err(|e| anyhow!("{e:#}\nThe course and your days are unchanged."))?;
-    go_to(repo, &head, &merged)?;
-    commit_days(repo, "My days, after an update")?;
+    let is_whole = go_to(repo, &head, &merged)?;
+    if is_whole {
+        commit_days(repo, "My days, after an update")?;
+    }
 
     say!("{}", paint(Color::Bold, &format!("Updated the course from {remote}. What's new:")));
     let range = format!("{base}..{COURSE}");
@@ -86,7 +88,7 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     tell_changes(repo, &begun, &base)?;
     migrate::note_old_days(&Repo::open(&repo.root)?);
     say!("See where you are: cargo xtask list");
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(u8::from(!is_whole)))
 }
 
 /// Returns an error if this isn't a clone, git is in the middle of an operation, or files of the
@@ -183,7 +185,9 @@ impl MergeDir<'_> {
 
     fn remove(&self) {
         let _ = fs::remove_dir_all(&self.path);
-        let _ = git(self.repo, &["worktree", "prune"]);
+        let path = self.path.display().to_string();
+        // Twice, because an interrupted one may be locked.
+        let _ = git(self.repo, &["worktree", "remove", "--force", "--force", &path]);
     }
 }
 
@@ -250,8 +254,10 @@ fn set_index(dir: &Path, path: &str, entry: Option<&String>) -> Result<()> {
     git_in(dir, &[&["update-index"], &arguments[..]].concat()).map(drop)
 }
 
-/// Moves the reader's branch and files from one commit to the next.
-fn go_to(repo: &Repo, head: &str, next: &str) -> Result<()> {
+/// Moves the reader's branch and files from one commit to the next. Once the branch has moved, a
+/// day that can't be brought up to date is reported, and the others follow. Returns whether all
+/// did.
+fn go_to(repo: &Repo, head: &str, next: &str) -> Result<bool> {
     let (old, new) = (days_of(repo, head)?, days_of(repo, next)?);
     let differs = |path: &&String| old.get(*path) != new.get(*path);
     let changed: BTreeSet<&String> = old.keys().chain(new.keys()).filter(differs).collect();
@@ -268,8 +274,12 @@ fn go_to(repo: &Repo, head: &str, next: &str) -> Result<()> {
     git(repo, &["update-ref", "-m", "cargo xtask update", "HEAD", next, head])
         .inspect_err(|_| drop(git(repo, &["read-tree", "-m", "-u", &others, head])))
         .context("the course and your days are unchanged")?;
+    let mut is_whole = true;
     for path in &changed {
-        set_index(&repo.root, path, new.get(*path))?;
+        if let Err(e) = set_index(&repo.root, path, new.get(*path)) {
+            note!("error: {path}: {e:#}; `git reset` brings git's index up to date");
+            is_whole = false;
+        }
     }
 
     let is_new = |path: &&String| !old.contains_key(*path);
@@ -282,14 +292,15 @@ fn go_to(repo: &Repo, head: &str, next: &str) -> Result<()> {
     let content = |commit: &str, path: &str| {
         git::bytes(&repo.root, &["cat-file", "--filters", &format!("{commit}:{path}")])
     };
-    for path in changed {
+    let move_on = |path: &String| -> Result<()> {
         if let Some(to) = moved.get(path) {
-            fs::rename(repo.root.join(path), repo.root.join(to)).with_context(|| path.clone())?;
+            fs::rename(repo.root.join(path), repo.root.join(to))
+                .with_context(|| format!("the course renamed it to {to}, but it can't be moved"))?;
             say!("The course renamed {path} to {to}, so yours moved there.");
-            continue;
+            return Ok(());
         }
         if moved.values().any(|to| *to == path) {
-            continue;
+            return Ok(());
         }
         let before = old.get(path).map(|_| content(head, path)).transpose()?;
         let is_done = match (&before, new.get(path)) {
@@ -299,8 +310,18 @@ fn go_to(repo: &Repo, head: &str, next: &str) -> Result<()> {
         if !is_done {
             say!("You saved {path} during the update, so it stays as it is.");
         }
+        Ok(())
+    };
+    for path in changed {
+        let Err(problem) = move_on(path) else { continue };
+        let day = Day::from_src(path).filter(|_| new.contains_key(path));
+        let what_to_do = day.map_or(String::new(), |day| {
+            format!("; `cargo xtask reset day{}` writes the new stub", day.number)
+        });
+        note!("error: {path}: {problem:#}{what_to_do}");
+        is_whole = false;
     }
-    Ok(())
+    Ok(is_whole)
 }
 
 /// Lists the lines that changed in the stubs of days the reader has started. The reader's files

@@ -120,7 +120,9 @@ pub fn run(
             } else if !begun {
                 show_text(&format!("{}{echo}{}\n", gap(i), text.text))?;
             }
-            if let Some(ending) = ending(text.finish_reason.as_deref()) {
+            // A failure says by itself how the text ended.
+            let reason = text.finish_reason.as_deref().filter(|_| received.failed.is_none());
+            if let Some(ending) = ending(reason) {
                 note!("note: {ending}");
             }
         }

@@ -67,6 +67,7 @@ fn answers_are_shown_whole_or_end_in_an_error() {
         let texts: Vec<_> = texts.map(|json: Value| json["text"].clone()).collect();
         assert_eq!(texts, if shows.is_empty() { vec![] } else { vec![shows] }, "{row}");
         assert!(exit == code && errors.contains(says), "{row}\n{errors}");
+        assert!(errors.matches("finish_reason").count() <= 1, "{row}\n{errors}");
     }
 }
 
@@ -75,7 +76,7 @@ fn every_requested_text_has_to_come() {
     let flags = ["-p", "P", "--num-return-sequences", "2", "--temperature", "1"];
     let two = event("a", "null") + &event("b", "\"stop\"").replace("index\":0", "index\":1");
     for (events, shows, says) in [
-        (event("a", "\"stop\"") + DONE, "Pa\n", "1 of 2 texts"),
+        (event("a", "\"stop\"") + DONE, "Pa\n", "1 of the 2 texts"),
         (two.clone(), "Pa\n\nPb\n", "the stream ended early"),
         (two + &event("", "\"stop\"") + DONE, "Pa\n\nPb\n", ""),
     ] {

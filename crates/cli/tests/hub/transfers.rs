@@ -125,8 +125,12 @@ fn a_busy_or_failing_server_is_asked_again_when_it_says() {
         .fault("HEAD", WEIGHTS, 1, Fault::Status(503, "retry-after: Wed, 21 Oct 2015 07:28:00 GMT"))
         .fault("GET", WEIGHTS, 1, Fault::Status(502, "retry-after: soon"));
     let (home, began) = (Home::new("busy"), std::time::Instant::now());
-    assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
+    let output = run(REPO, &home, &hub);
+    assert_eq!(text(&output), local(&home, &hub));
     assert!(began.elapsed().as_secs() >= 4);
+    // Waits that are longer than usual are announced.
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(errors.matches("asks to wait 2 s").count(), 2, "{errors}");
 }
 
 #[test]

@@ -77,7 +77,9 @@ pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
             sum.add(outputs::settle(repo, page, args.refresh, args.broken)?);
         }
         for (page, test) in [("paper_model", "paper_model"), ("when_something", "messages")] {
-            if args.page.is_none() || wanted(page) {
+            let shows = |page: &Page| test == "paper_model" && page.text.contains("<!-- paper: ");
+            let shown = Page::all(repo)?.iter().any(|page| wanted(&page.name) && shows(page));
+            if args.page.is_none() || wanted(page) || shown {
                 sum.add(one(run_test(repo, test, args.refresh)?));
             }
         }
@@ -103,7 +105,8 @@ fn run_test(repo: &Repo, test: &str, refresh: bool) -> Result<bool> {
 /// Returns the address of the published book, from `book/book.toml`. Empty if there is none.
 fn published(repo: &Repo) -> Result<String> {
     let config: toml::Table = toml::from_str(&repo.read("book/book.toml")?)?;
-    let address = config["preprocessor"]["candecode"]["published"].as_str();
+    let candecode = config.get("preprocessor").and_then(|table| table.get("candecode"));
+    let address = candecode.and_then(|table| table.get("published")?.as_str());
     Ok(address.context("book/book.toml: no `published` in [preprocessor.candecode]")?.to_string())
 }
 

@@ -1,26 +1,26 @@
 //! The HTTP client: lists a server's models, sends requests, and reports what a server refuses.
 
 use crate::connection::{explain, is_local, looked_up, settings};
-use crate::endpoint::events::Events;
+use crate::endpoint::events::{Events, TICK};
 use crate::endpoint::json::error_message;
 use crate::endpoint::request::Request;
 use crate::endpoint::server::Server;
 use crate::endpoint::stream::{Message, Stream, LONGEST, SILENCE};
 use crate::origin::{redirect, Origin, REDIRECTS};
-use crate::retry_after::Wait;
+use crate::retry_after::{Wait, LONGEST_WAIT};
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use candecode_kit::error::{quoted, shown, usage};
 use candecode_kit::note::note;
 use serde_json::Value;
 use std::sync::mpsc::{sync_channel, Receiver};
-use std::time::Duration;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Instant;
 use ureq::http::{self, Response, Uri};
 use ureq::{Agent, Body, BodyReader};
 
-/// Maximum number of attempts per request, and maximum time between them in total, while the server
-/// is busy and says when to try again.
+/// Maximum number of attempts per request, while the server is busy and says when to try again.
 const TRIES: u32 = 5;
-const PAUSES: Duration = Duration::from_secs(60);
 /// Maximum number of events to read ahead: 256 MiB at most, since an event has up to [`LONGEST`]
 /// bytes.
 const AHEAD: usize = 64;
@@ -73,7 +73,7 @@ impl Client {
     /// # Errors
     /// If no server answers, it rejects the request, or the response isn't a list of models.
     pub fn models(&self) -> Result<Vec<Server>> {
-        self.list(self.send("models", None)?)
+        self.list(self.send("models", None, &|| true)?)
     }
 
     /// Reads a list of models: OpenAI's, a list without a frame, or ollama's.
@@ -101,14 +101,14 @@ impl Client {
     }
 
     /// Returns the model to use: `wanted`, or if it's empty, the server's only model. If `wanted`
-    /// names one, the server needn't list its models.
+    /// names one, a list that can't be read is ignored, unless the server asks for a key (401).
     ///
     /// # Errors
-    /// If [`models`](Self::models) fails, the server has no such model, or `wanted` is empty and
-    /// the server doesn't list exactly one model.
+    /// If no server answers, it asks for a key, it lists models but not `wanted`, or `wanted` is
+    /// empty and the server doesn't list exactly one model.
     pub fn choose_model(&self, wanted: &str) -> Result<Server> {
         let base = &self.base;
-        let response = self.send("models", None)?;
+        let response = self.send("models", None, &|| true)?;
         let status = response.status();
         let mut models = match self.list(response) {
             Ok(models) => models,
@@ -145,18 +145,27 @@ impl Client {
     /// Sends a request and returns the events of its response. `stop` is asked between events
     /// whether to end the response early, which closes the connection.
     pub fn ask(&self, request: &Request<'_>, stop: fn() -> bool) -> Events {
-        let received = self.stream(request.path(), request.body(), request.most_bytes());
-        Events::new(received, request, stop)
+        let wanted = Arc::new(());
+        let (path, most) = (request.path(), request.most_bytes());
+        let received = self.stream(path, request.body(), most, Arc::downgrade(&wanted));
+        Events::new(received, wanted, request, stop)
     }
 
     /// Sends a request on a thread of its own, so that the caller can stop waiting for it. The
     /// channel receives each event of the response, which may have up to `most` bytes
     /// in total, or an error if the request fails. If the receiver is gone when the next event
-    /// arrives, the connection is closed.
-    fn stream(&self, path: &'static str, body: Value, most: u64) -> Receiver<Result<Message>> {
+    /// arrives, the connection is closed. Once `wanted` is dropped, no further attempt is made.
+    fn stream(
+        &self,
+        path: &'static str,
+        body: Value,
+        most: u64,
+        wanted: Weak<()>,
+    ) -> Receiver<Result<Message>> {
         let (sender, events) = sync_channel(AHEAD);
         let client = self.clone();
-        std::thread::spawn(move || match client.events(path, &body, most) {
+        let is_wanted = move || wanted.strong_count() > 0;
+        thread::spawn(move || match client.events(path, &body, most, &is_wanted) {
             Ok(events) => {
                 for event in events {
                     if sender.send(event).is_err() {
@@ -176,15 +185,26 @@ impl Client {
     ///
     /// # Errors
     /// If no server answers, or it rejects the request. The error includes the server's message.
-    fn events(&self, path: &str, body: &Value, most: u64) -> Result<Stream<BodyReader<'static>>> {
-        let body = self.accepted(self.send(path, Some(body))?)?.into_body();
+    fn events(
+        &self,
+        path: &str,
+        body: &Value,
+        most: u64,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Stream<BodyReader<'static>>> {
+        let body = self.accepted(self.send(path, Some(body), is_wanted)?)?.into_body();
         Ok(Stream::new(body.into_with_config().limit(u64::MAX).reader(), most))
     }
 
     /// Sends a GET request to a path, or a POST request if there is a body. If the server is busy
-    /// and says when to try again, that's done.
-    fn send(&self, path: &str, body: Option<&Value>) -> Result<Response<Body>> {
-        let (mut tries, mut left) = (1, PAUSES);
+    /// and says when to try again, that's done, as long as the response is still wanted.
+    fn send(
+        &self,
+        path: &str,
+        body: Option<&Value>,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Response<Body>> {
+        let (mut tries, mut left) = (1, LONGEST_WAIT);
         loop {
             let response = self.follow(path, body)?;
             let wait =
@@ -192,7 +212,17 @@ impl Client {
             match wait.filter(|_| matches!(response.status().as_u16(), 429 | 503)) {
                 Some((pause, said)) if pause <= left && tries < TRIES => {
                     note!("the server is busy, and asks to wait {said}: trying again then");
-                    std::thread::sleep(pause);
+                    let until = Instant::now() + pause;
+                    loop {
+                        if !is_wanted() {
+                            return Ok(response);
+                        }
+                        let rest = until.saturating_duration_since(Instant::now());
+                        if rest.is_zero() {
+                            break;
+                        }
+                        thread::sleep(TICK.min(rest));
+                    }
                     (tries, left) = (tries + 1, left - pause);
                 }
                 _ => return Ok(response),

@@ -8,6 +8,7 @@ use candecode_kit::error::{quoted, shown};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum length of a token's text, in bytes. Real vocabularies stay within a few hundred.
@@ -24,7 +25,7 @@ const FAILED: &[&str] = &[
     "timeout",
 ];
 /// How often to ask whether to stop while no event arrives.
-const TICK: Duration = Duration::from_millis(100);
+pub(super) const TICK: Duration = Duration::from_millis(100);
 
 /// A part of a response. `at` is the index of its text, among those that were requested.
 #[derive(Debug)]
@@ -75,6 +76,8 @@ pub enum Event {
 /// rejects the request, reports an error, or ends the stream early.
 pub struct Events {
     received: Receiver<Result<Message>>,
+    /// Dropped with the events, so that the sender can see that no one waits for it.
+    _wanted: Arc<()>,
     stop: fn() -> bool,
     /// Maximum number of tokens to accept for each text, and the number that was requested.
     most_tokens: usize,
@@ -104,14 +107,17 @@ struct Progress {
 
 impl Events {
     /// Returns the events of a response to `request`, whose messages arrive through a channel.
+    /// `wanted` is held until the events are dropped.
     pub(super) fn new(
         received: Receiver<Result<Message>>,
+        wanted: Arc<()>,
         request: &Request<'_>,
         stop: fn() -> bool,
     ) -> Self {
         let n = request.n();
         Self {
             received,
+            _wanted: wanted,
             stop,
             most_tokens: request.most_tokens(),
             wanted_tokens: request.params.max_new_tokens,
@@ -192,7 +198,8 @@ impl Events {
             self.pieces
         );
         let (begun, n) = (self.texts.iter().filter(|text| text.begun).count(), self.texts.len());
-        ensure!(begun == n, "the server answered without text, or with {begun} of {n} texts");
+        ensure!(begun > 0, "the server answered without text");
+        ensure!(begun == n, "the server sent only {begun} of the {n} texts requested");
         Ok(())
     }
 

@@ -21,7 +21,7 @@ fn without_halves(json: &str) -> String {
         let (length, is_half) = match (unit(escape), escape.get(6..).and_then(unit)) {
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (12, false),
             (Some(0xd800..=0xdfff), _) => (6, true),
-            // Of a longer escape, what follows the backslash and a character has no backslash.
+            // The rest of a longer escape, such as the digits of \u00e9, contains no backslash.
             _ => (1 + escape[1..].chars().next().map_or(0, char::len_utf8), false),
         };
         out += before;
@@ -46,8 +46,8 @@ pub fn text(content: &Value) -> String {
 }
 
 /// Returns what a JSON error says, if it is one: `error.message` (OpenAI), another form of `error`,
-/// or if there are no `choices`, `message`, `detail` (FastAPI) or `errors`. An `error` that is
-/// empty isn't one.
+/// or if there are no `choices`, `message`, `detail` (FastAPI) or `errors`. An empty `error`
+/// doesn't count.
 pub fn error_message(json: &Value) -> Option<String> {
     let json = json.get(0).unwrap_or(json); // Google's are in a list
     let no_choices = json["choices"].is_null();

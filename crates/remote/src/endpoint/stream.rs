@@ -32,7 +32,8 @@ pub struct Stream<R> {
     /// The event that is being read, and whether it has a line of data yet.
     message: Message,
     has_data: bool,
-    /// The first line, until there is a field or a comment.
+    /// The first line, if it's neither a field nor a comment. It is quoted if the response has no
+    /// events.
     unknown: Option<String>,
     state: State,
 }

@@ -59,10 +59,15 @@ impl Failure {
 
     /// Returns how long to wait before this try, counted from 1. None if that's too long.
     pub fn pause(&self, tries: u32) -> Option<Duration> {
-        let usual = Duration::from_millis(250 << tries);
+        let usual = usual_pause(tries);
         match self {
             Self::Status(_, Some(wait)) => wait.bounded().map(|time| time.max(usual)),
             _ => Some(usual),
         }
     }
+}
+
+/// Returns how long to wait before this try, counted from 1, if the hub doesn't say.
+pub fn usual_pause(tries: u32) -> Duration {
+    Duration::from_millis(250 << tries)
 }

@@ -9,6 +9,7 @@ mod failure;
 mod requests;
 
 use crate::connection::explain;
+use crate::retry_after::LONGEST_WAIT;
 use anyhow::{anyhow, bail, Result};
 use blobs::Blob;
 use candecode_formats::folder::{INDEX, SINGLE};
@@ -17,7 +18,7 @@ use candecode_formats::hub::{DEFAULT_MODEL, OPTIONAL, REQUIRED};
 use candecode_kit::error::describe;
 use candecode_kit::note::note;
 use candecode_kit::units::bytes;
-use failure::Failure;
+use failure::{usual_pause, Failure};
 use indicatif::{ProgressBar, ProgressStyle};
 use requests::{About, Requests};
 use std::collections::VecDeque;
@@ -172,7 +173,7 @@ impl<'a> Source<'a> {
 
     /// Calls the hub, and retries if it is busy, the connection breaks, or a token is required.
     fn ask<T>(&mut self, call: impl Fn(&Requests) -> Result<T, Failure>) -> Result<T, Failure> {
-        let mut tries = 0;
+        let (mut tries, mut left) = (0, LONGEST_WAIT);
         loop {
             tries += 1;
             match (call(&self.requests), &self.token) {
@@ -181,10 +182,19 @@ impl<'a> Source<'a> {
                     self.requests.show(token)?;
                     (self.token, self.token_sent) = (None, true);
                 }
-                (Err(e), _) if e.is_passing() && tries < TRIES => match e.pause(tries) {
-                    Some(pause) => std::thread::sleep(pause),
-                    None => return Err(e),
-                },
+                (Err(e), _) if e.is_passing() && tries < TRIES => {
+                    let Some(pause) = e.pause(tries).filter(|pause| *pause <= left) else {
+                        return Err(e);
+                    };
+                    if let Failure::Status(_, Some(wait)) = &e {
+                        if pause > usual_pause(tries) {
+                            let said = &wait.said;
+                            note!("the hub is busy, and asks to wait {said}: trying again then");
+                        }
+                    }
+                    std::thread::sleep(pause);
+                    left -= pause;
+                }
                 (other, _) => return other,
             }
         }

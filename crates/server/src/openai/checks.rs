@@ -1,4 +1,4 @@
-//! Rejects requests that this server can't answer as asked. The types of the fields stand in
+//! Rejects requests that this server can't answer as asked. The types of the fields are in
 //! [`fields`](super::fields); everything else that is checked is checked here.
 
 use super::api_error::ApiError;

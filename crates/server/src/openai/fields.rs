@@ -166,17 +166,20 @@ const UNSUPPORTED: &[(IsOff, &[&str])] = &[
         "stop_regex", "stop_sequences", "suffix", "tool_choice", "tools", "use_beam_search",
         "watermarking",
     ]),
-    // An empty schema is one too: it stands for any JSON.
+    // Even an empty schema asks for something: any JSON.
     (|_, _| false, &[
         "guided_json", "json_schema", "max_new_tokens", "min_new_tokens", "n_predict",
         "truncate_prompt_tokens", "web_search_options",
     ]),
     (|value, _| value.as_f64().is_some_and(|number| number <= 0.0), &[
         "adaptive_target", "dry_multiplier", "dynatemp_range", "epsilon_cutoff", "eta_cutoff",
-        "min_keep", "mirostat", "no_repeat_ngram_size", "nsigma", "penalty_last_n",
-        "reasoning_budget_tokens", "repeat_last_n", "smoothing_factor", "t_max_predict_ms",
-        "thinking_budget_tokens", "thinking_token_budget", "top_a", "top_n_sigma",
-        "xtc_probability",
+        "min_keep", "mirostat", "no_repeat_ngram_size", "nsigma", "smoothing_factor",
+        "t_max_predict_ms", "top_a", "top_n_sigma", "xtc_probability",
+    ]),
+    // 0 asks for no thinking, or for penalties that look at no tokens.
+    (|value, _| *value == -1, &[
+        "penalty_last_n", "reasoning_budget_tokens", "repeat_last_n", "thinking_budget_tokens",
+        "thinking_token_budget",
     ]),
     (|value, _| *value == 1, &[
         "guidance_scale", "n_cmpl", "num_beams", "repeat_penalty", "tfs_z", "typical_p",
@@ -204,7 +207,7 @@ impl Fields {
     }
 
     /// Reads a request body. Also returns the names of the fields that are ignored: as in vLLM,
-    /// those are all that wouldn't change the text here, and all that no one knows.
+    /// unknown fields and fields that wouldn't change the text here.
     ///
     /// # Errors
     /// 400 if the body isn't a JSON object, a field that is read has another type, a field asks for

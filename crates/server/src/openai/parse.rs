@@ -6,6 +6,7 @@ use super::checks;
 use super::fields::{
     is_empty, Content, Endpoint, Fields, Logprobs, Prompts, Role, SentMessage, StructuredOutputs,
 };
+use candecode::kit::error::quoted;
 use candecode::kit::SamplingParams;
 use regex_syntax::escape;
 use std::mem::take;
@@ -79,10 +80,10 @@ fn chat_messages(sent: Vec<SentMessage>) -> Result<Vec<ChatMessage>, ApiError> {
                 for (k, part) in parts.into_iter().enumerate() {
                     let text = part.text.filter(|_| part.kind == "text");
                     texts.push(text.ok_or_else(|| {
-                        let kind = &part.kind;
                         unsupported(&format!(
-                            ".content[{k}] has the type {kind:.40?}; only parts of the type \
-                             \"text\", with a text, are supported here"
+                            ".content[{k}] has the type {}; only parts of the type \"text\", \
+                             with a text, are supported here",
+                            quoted(&part.kind)
                         ))
                     })?);
                 }

@@ -66,9 +66,13 @@ fn a_field_is_read_or_rejected_or_ignored() {
         (Completions, json!({"top_n_sigma": 0, "min_keep": 0, "adaptive_target": -0.01}), Ignored),
         (
             Completions,
-            json!({"repeat_last_n": 0, "t_max_predict_ms": -1.0, "mirostat": 0}),
+            json!({"repeat_last_n": -1, "t_max_predict_ms": -1.0, "mirostat": 0}),
             Ignored,
         ),
+        (Completions, json!({"repeat_last_n": 0}), Unsupported), // penalizes nothing
+        (Completions, json!({"penalty_last_n": 0}), Unsupported),
+        (Chat, json!({"thinking_budget_tokens": 0}), Unsupported), // no thinking
+        (Chat, json!({"thinking_budget_tokens": -1, "reasoning_budget_tokens": -1.0}), Ignored),
         (Completions, json!({"repeat_penalty": 1.3}), Unsupported),
         (Completions, json!({"repeat_penalty": 1.0, "typical_p": 1}), Ignored),
         (Completions, json!({"skip_special_tokens": false}), Unsupported),
@@ -362,6 +366,7 @@ fn each_prompt_and_message_form_is_parsed_or_refused() {
         json!([{"role": "user", "content": ["Hi"]}]),
         json!([{"role": "assistant", "tool_calls": [{"id": "x"}]}]),
         json!([{"role": "A".repeat(90_000), "content": "x"}]),
+        json!([{"role": "user", "content": [{"type": "A".repeat(90_000), "text": "x"}]}]),
     ] {
         assert_eq!(refused(Chat, &json!({ "messages": messages })).0, "messages", "{messages}");
     }
