@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 use std::time::Duration;
+use textwrap::WordSplitter;
 
 /// A color from the terminal's own palette, so that it suits both light and dark themes.
 #[derive(Clone, Copy)]
@@ -62,10 +63,12 @@ pub fn readable(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Wraps prose to lines of at most `width` characters. Empty lines separate paragraphs.
+/// Wraps prose to lines of at most `width` characters, without breaking flags at their hyphens.
+/// Empty lines separate paragraphs.
 pub fn wrap(text: &str, width: usize) -> String {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let paragraphs = text.split("\n\n").map(|text| textwrap::fill(&words(text), width));
+    let options = textwrap::Options::new(width).word_splitter(WordSplitter::NoHyphenation);
+    let paragraphs = text.split("\n\n").map(|text| textwrap::fill(&words(text), &options));
     paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
