@@ -415,7 +415,7 @@ impl Formatter for Separated {
     }
 }
 
-/// Bytes whose writing takes fuel.
+/// A buffer that takes fuel for every write.
 struct Metered<'a, 't, 'e> {
     state: &'a State<'t, 'e>,
     bytes: Vec<u8>,

@@ -70,7 +70,7 @@ fn a_stop_ends_the_response_without_an_error() {
     assert_eq!((lines.len(), error, stopped), (1, None, true));
 }
 
-/// The server asks to wait for a second. Within it, the caller gives up.
+/// The server asks for a wait of one second, and the caller gives up before it's over.
 #[test]
 fn a_prompt_is_not_sent_again_once_its_events_are_dropped() {
     let server = OpenAi::sends(response("429 No", "retry-after: 1\r\n", "")).start();

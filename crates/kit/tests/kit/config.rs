@@ -383,7 +383,7 @@ fn a_missing_context_length_is_transformers_default() {
     }
 }
 
-/// What Python's `json` writes and reads, and the standard has no words for.
+/// What Python's `json` reads and writes, and the JSON standard doesn't allow.
 #[test]
 fn pythons_json_is_read() {
     let config = least("llama").to_string();
