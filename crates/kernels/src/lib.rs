@@ -28,12 +28,13 @@
 
 mod attention_kernel;
 mod bandwidth;
-mod blocked_products;
-mod dot_products;
+#[cfg(target_arch = "x86_64")]
+mod bf16_avx512;
 mod elementwise;
 mod instruction_set;
 mod keep_awake;
 mod linear_kernel;
+mod micro_kernel;
 mod panels;
 mod peak_operations;
 mod prefetch;

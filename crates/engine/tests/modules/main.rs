@@ -5,6 +5,7 @@
 #![cfg(feature = "ref")]
 
 mod automata;
+mod bf16;
 mod chat;
 mod common;
 mod gguf;
