@@ -459,7 +459,7 @@ impl Args {
         self.max_batch_tokens.unwrap_or(4096)
     }
 
-    /// Returns the bounds of a step of day 23's loop. The defaults are the server's.
+    /// Returns the bounds of a step of day 23's loop.
     pub fn limits(&self) -> Limits {
         Limits {
             max_num_batched_tokens: self.max_num_batched_tokens.unwrap_or(256),
