@@ -59,7 +59,7 @@ pub fn check(
             let mut run = run_day(repo, mix, day, &built, options)?;
             run.keep_tasks(&options.tasks);
             run.built = Some(built.clone());
-            let usual = mix == Mix::Mine && options.tasks.is_empty() && options.device.is_none();
+            let usual = mix == Mix::Mine && options.device.is_none();
             if usual && std::env::var_os("CANDECODE_KERNELS").is_none() {
                 if let Err(problem) = saved::save(repo, &key, &run) {
                     note!("(couldn't save the results for `cargo xtask list`: {problem:#})");
