@@ -85,8 +85,8 @@ impl HeadsFile {
         Ok(())
     }
 
-    /// Widens the heads for the model that [`candecode_formats::ModelFiles::inside`] makes wider, with this
-    /// configuration. Its states begin with those that the heads were trained on, and the rest of
+    /// Widens the heads for the model that is made by widening theirs, with this configuration
+    /// ([`candecode_formats::ModelFiles::inside`]). Its states begin with those that the heads were trained on, and the rest of
     /// a state is zero. It stays zero in a head: added rows and biases are, `silu(0) + 0` is, and
     /// the model's own head ignores it, because the added columns of its embedding are zero.
     ///
