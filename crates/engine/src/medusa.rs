@@ -86,9 +86,10 @@ impl HeadsFile {
     }
 
     /// Widens the heads for the model that is made by widening theirs, with this configuration
-    /// ([`candecode_formats::ModelFiles::inside`]). Its states begin with those that the heads were trained on, and the rest of
-    /// a state is zero. It stays zero in a head: added rows and biases are, `silu(0) + 0` is, and
-    /// the model's own head ignores it, because the added columns of its embedding are zero.
+    /// ([`candecode_formats::ModelFiles::inside`]). Its states begin with those that the heads were
+    /// trained on, and the rest of a state is zero. It stays zero in a head: added rows and biases
+    /// are, `silu(0) + 0` is, and the model's own head ignores it, because the added columns of its
+    /// embedding are zero.
     ///
     /// # Errors
     /// If a tensor can't be made.
