@@ -143,8 +143,7 @@ fn show(repo: &Repo, run: &DayRun, rows: &[MistakeRow], known: &Known) -> Result
 
 /// Returns the checks in which a mistake is named as a fact, if a reader makes it and no other.
 fn named(known: &Known, mistake: &Mistake, checks: &[String]) -> Vec<String> {
-    let result = |check: &String| (check.clone(), mistake.failures.get(check).cloned());
-    let results = checks.iter().map(result).collect();
+    let results = mistake.results(checks);
     let causes = known.causes(&results);
     let is_named = |check: &&String| causes.get(check.as_str()) == Some(&Cause::Fact(mistake));
     checks.iter().filter(is_named).cloned().collect()
