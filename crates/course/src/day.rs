@@ -1,5 +1,9 @@
 //! A day of the course, and the paths of its files.
 
+/// The days that change how `list --score` serves its trace. The last one of these that the reader
+/// has written serves it, or day 7 if there is none.
+pub const SCORED_DAYS: [u32; 5] = [10, 12, 15, 21, 23];
+
 /// A day of the course: a file in `src/`, one in `solutions/`, a folder in `tests/` and a chapter
 /// in `book/src/`, all with the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +48,9 @@ impl Day {
         format!("tests/{}/oracle.{extension}", self.name)
     }
 
-    /// Returns the path of the record of which checks catch which known mistake.
+    /// Returns the path of the record of how the known mistakes fail the checks.
     pub fn record(&self) -> String {
-        format!("tests/{}/record.txt", self.name)
+        format!("tests/{}/record.jsonl", self.name)
     }
 
     /// Returns the path of the chapter.
