@@ -458,14 +458,9 @@ fn product_shape(x: &Tensor, w: &Weight) -> Result<Vec<usize>> {
     Ok(shape)
 }
 
-/// Computes `x · wᵀ` with candle's `matmul`: `(rows of x, out)`. With bf16 weights, `x` is rounded to
-/// bf16, too, as torch and the kernels do.
+/// Computes `x · wᵀ` with candle's `matmul`: `(rows of x, out)`.
 fn matmul(x: &Tensor, w: &Tensor) -> Result<Tensor> {
-    let mut rows = x.reshape(((), w.dim(1)?))?;
-    if w.dtype() == DType::BF16 {
-        rows = rows.to_dtype(DType::BF16)?.to_dtype(x.dtype())?;
-    }
-    rows.matmul(&w.to_dtype(x.dtype())?.t()?)
+    x.reshape(((), w.dim(1)?))?.matmul(&w.to_dtype(x.dtype())?.t()?)
 }
 
 /// Computes `x · wᵀ` for a quantized matrix with day 19's code: `(rows of x, out)`. On other

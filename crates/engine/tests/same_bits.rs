@@ -162,10 +162,11 @@ fn a_text_gets_the_same_bits_however_it_is_computed() {
 }
 
 /// Runs the test above with every instruction set that is here. A process reads `CANDECODE_SIMD`
-/// once, so each gets one of its own.
+/// once, so each gets one of its own. (Plain code takes minutes; `passes.rs` covers it.)
 #[test]
 fn every_instruction_set_keeps_the_bits() {
-    for set in InstructionSet::ALL.into_iter().filter(|set| set.is_here()) {
+    let vectors = |set: &InstructionSet| set.is_here() && *set != InstructionSet::Scalar;
+    for set in InstructionSet::ALL.into_iter().filter(vectors) {
         let mut test = std::process::Command::new(std::env::current_exe().unwrap());
         test.args(["a_text_gets_the_same_bits", "--quiet"]).env("CANDECODE_SIMD", set.name());
         let out = test.output().unwrap();

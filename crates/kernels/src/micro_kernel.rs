@@ -8,13 +8,7 @@ use crate::weight_types::WeightType;
 use pulp::{NullaryFnOnce, Simd};
 use std::marker::PhantomData;
 #[cfg(target_arch = "x86_64")]
-use {
-    pulp::bytemuck::cast,
-    pulp::f32x16,
-    pulp::x86::V4,
-    std::any::Any,
-    std::arch::x86_64::__m512,
-};
+use {pulp::bytemuck::cast, pulp::f32x16, pulp::x86::V4, std::any::Any, std::arch::x86_64::__m512};
 
 /// Rows of weights at a time: `3 x 8` sums and their operands fill 32 registers, and `3 x 4` fill
 /// 16.
@@ -179,8 +173,7 @@ impl<D: MultiplyAdd, const R: usize, const M: usize> NullaryFnOnce for MicroKern
     fn call(self) {
         let Tile { dot, w, x, inner, sums: all, begins, totals, ahead } = self.0;
         let steps = w[0].len() / D::NUMBERS;
-        let (mut rows, mut xs): ([&[D::Stored]; R], [&[D::Vector]; M]) =
-            ([&[]; R], [&[]; M]);
+        let (mut rows, mut xs): ([&[D::Stored]; R], [&[D::Vector]; M]) = ([&[]; R], [&[]; M]);
         unrolled!(r in R => { rows[r] = &D::stored(w[r])[..steps]; });
         unrolled!(m in M => { xs[m] = &D::vectors(&x[m * inner..])[..steps]; });
         let all = &mut all[..R * M];

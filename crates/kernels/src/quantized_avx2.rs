@@ -90,7 +90,11 @@ fn q8_0<const M: usize>(tile: &[u8], ahead: Ahead, x: [&[WideXBlock]; M]) -> [[_
 
 /// Q4_0, or Q4_1 if a block of 16 rows has `BYTES = 320` bytes.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn q4<const M: usize, const BYTES: usize>(tile: &[u8], ahead: Ahead, x: [&[XBlock]; M]) -> [[__m256; 2]; M] {
+fn q4<const M: usize, const BYTES: usize>(
+    tile: &[u8],
+    ahead: Ahead,
+    x: [&[XBlock]; M],
+) -> [[__m256; 2]; M] {
     let mut sums = [[_mm256_setzero_ps(); 2]; M];
     let ones = _mm256_set1_epi16(1);
     let low_bits = _mm256_set1_epi8(15);

@@ -79,7 +79,11 @@ fn q8_0<const M: usize>(tile: &[u8], ahead: Ahead, x: [&[WideXBlock]; M]) -> [[f
 
 /// Q4_0, or Q4_1 if a block of 16 rows has `BYTES = 320` bytes.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-fn q4<const M: usize, const BYTES: usize>(tile: &[u8], ahead: Ahead, x: [&[XBlock]; M]) -> [[f32; TILE_ROWS]; M] {
+fn q4<const M: usize, const BYTES: usize>(
+    tile: &[u8],
+    ahead: Ahead,
+    x: [&[XBlock]; M],
+) -> [[f32; TILE_ROWS]; M] {
     let mut sums = [_mm512_setzero_ps(); M];
     let low_bits = _mm512_set1_epi8(15);
     let blocks = tile.as_chunks::<BYTES>().0;

@@ -79,7 +79,8 @@ fn linear_handles_nan_and_infinity_like_the_plain_product() {
                 let flat = |y: Tensor| y.flatten_all().unwrap().to_vec1::<f32>().unwrap();
                 let (fast, plain) = (flat(alone(&x, &w)), flat(plain_product(&x, &w)));
                 for (fast, plain) in fast.iter().zip(&plain) {
-                    let same = (fast - plain).abs() < BOUND || fast.to_string() == plain.to_string();
+                    let same =
+                        (fast - plain).abs() < BOUND || fast.to_string() == plain.to_string();
                     assert!(same, "{fast} and {plain}: {bad} in {rows} x {inner}, {dtype:?}");
                 }
             }

@@ -10,7 +10,7 @@ from transformers.pytorch_utils import Conv1D
 
 from common import MODELS, STORY, model
 
-LENGTH, LAST = 96, 16
+LENGTH, LAST = 96, 4
 
 
 @torch.no_grad()
