@@ -322,9 +322,26 @@ impl Known {
         self.checks.iter().map(String::as_str).filter(fails).collect()
     }
 
-    /// Adds the causes to the messages of the checks that fail.
-    pub fn explain(&self, units: &mut [Unit]) {
+    /// Returns the checks that haven't run, but would confirm or refute a cause.
+    pub fn undecided(&self, units: &[Unit]) -> Vec<String> {
         let results = results(units);
+        let mut mistakes: Vec<&Mistake> = Vec::new();
+        for cause in self.causes(&results).into_values() {
+            match cause {
+                Cause::Fact(one) => mistakes.push(one),
+                Cause::Perhaps(some) => mistakes.extend(some),
+            }
+        }
+        let has_run = |check: &String| units.iter().any(|unit| unit.test == *check);
+        let decides =
+            |check: &&String| mistakes.iter().any(|one| one.failures.contains_key(*check));
+        self.checks.iter().filter(decides).filter(|check| !has_run(check)).cloned().collect()
+    }
+
+    /// Adds the causes to the messages of the checks that fail. `others` are results of checks that
+    /// aren't shown.
+    pub fn explain(&self, units: &mut [Unit], others: &[Unit]) {
+        let results = results(&[units, others].concat());
         let causes = self.causes(&results);
         for unit in units {
             if let Some(cause) = causes.get(unit.test.as_str()) {
