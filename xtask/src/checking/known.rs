@@ -4,55 +4,11 @@
 //! How each mistake fails the checks doesn't depend on the reader's code, so it's in the
 //! repository: `tests/dayNN_*/record.jsonl`, which `cargo xtask mistakes dayN --record` writes.
 
-use crate::checking::outcome::{Status, Unit, DIAGNOSIS};
+use crate::checking::outcome::{Failure, Status, Unit, DIAGNOSIS};
 use anyhow::{bail, Context, Result};
 use candecode_course::{task_of_check, Day, Mistakes, Repo};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
-
-/// A failed check, as far as it's compared with others.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Failure {
-    /// How it failed.
-    pub status: Status,
-    /// The words that were shown and, in a second line, those of the result.
-    pub words: String,
-}
-
-impl Failure {
-    /// Parses a failure from the fields of a record.
-    pub fn of(record: &Value) -> Option<Failure> {
-        let status = Status::parse(record["status"].as_str()?)?;
-        Some(Failure { status, words: record["words"].as_str().unwrap_or_default().to_string() })
-    }
-
-    /// Returns whether two failures of one check match word for word. Numbers may differ by as much
-    /// as reordering the same operations changes them.
-    pub fn same(&self, other: &Failure) -> bool {
-        let number = |word: &str| word.parse::<f64>().ok();
-        let alike = |a: &str, b: &str| match (number(a), number(b)) {
-            _ if a == b => true,
-            (Some(a), Some(b)) if a.is_finite() => (a - b).abs() <= 1e-5 * a.abs().max(1.0),
-            _ => false,
-        };
-        let mut words = (self.words.split_whitespace(), other.words.split_whitespace());
-        self.status == other.status
-            && loop {
-                match (words.0.next(), words.1.next()) {
-                    (Some(a), Some(b)) if alike(a, b) => {}
-                    (a, b) => break a.is_none() && b.is_none(),
-                }
-            }
-    }
-
-    /// Returns whether it says anything about its cause: it's a wrong result or an error, and more
-    /// than NaN, which many mistakes lead to.
-    fn is_telling(&self) -> bool {
-        let got = self.words.split_once('\n').map_or("", |(_, got)| got);
-        let nothing = !got.is_empty() && got.split_whitespace().all(|word| word.contains("NaN"));
-        self.status == Status::Failed && !nothing
-    }
-}
 
 /// What the checks say: by check, `None` if it passed. Checks that didn't run, or whose task isn't
 /// written, are missing.
@@ -415,19 +371,5 @@ mod tests {
         println!("of {all} mistakes, {} lead to another one that is likely", likely.len());
         assert!(all > 1000 && unnamed.is_empty() && facts.is_empty(), "{unnamed:?} {facts:?}");
         assert!(100 * likely.len() <= 3 * all, "{likely:?}");
-    }
-
-    fn failure(words: &str) -> Failure {
-        Failure { status: Status::Failed, words: words.into() }
-    }
-
-    #[test]
-    fn words_match_but_for_rounding() {
-        let same = |a: &str, b: &str| failure(a).same(&failure(b));
-        assert!(same("got 0.5\n0.5 1000", "got 0.500001\n0.5 1000.001"));
-        assert!(!same("got 0.5\n0.5", "got 0.6\n0.5") && !same("a\nb", "a\nb c"));
-        assert!(!same("got NaN\ninf", "got NaN\n1") && same("got NaN\ninf", "got NaN\ninf"));
-        let panicked = Failure { status: Status::Panicked, words: String::new() };
-        assert!(!panicked.same(&failure("")) && panicked.same(&panicked));
     }
 }
