@@ -233,7 +233,13 @@ impl Known {
             of_task.entry(fit.mistake.task.as_deref()).or_default().push(fit);
         }
         let sole = of_task.into_values().map(best).filter(|fits| fits.len() == 1);
-        let only: Vec<&Fit> = sole.flatten().collect();
+        let sole: Vec<&Fit> = sole.flatten().collect();
+        // One that explains nothing that another doesn't explain as well isn't needed.
+        let covers = |fit: &Fit, other: &Fit| {
+            other.share() > fit.share() && fit.alike.iter().all(|one| other.alike.contains(one))
+        };
+        let is_needed = |fit: &&Fit| !sole.iter().any(|other| covers(fit, other));
+        let only: Vec<&Fit> = sole.iter().copied().filter(is_needed).collect();
         let fails = |check: &str| {
             only.iter().filter(|fit| fit.mistake.failures.contains_key(check)).count()
         };
@@ -353,7 +359,10 @@ mod tests {
             for at in 0..known.mistakes.len() {
                 let name = format!("day {}: {}", day.number, known.mistakes[at].name);
                 let mistake = &known.mistakes[at];
-                if known.named(mistake).is_empty() && mistake.can_be_named() {
+                let results = mistake.results(&known.checks);
+                let causes = known.causes(&results);
+                let is_it = |cause: &Cause| *cause == Cause::Fact(mistake);
+                if causes.is_empty() == mistake.can_be_named() || !causes.values().all(is_it) {
                     unnamed.push(name.clone());
                 }
                 let unknown = known.mistakes.remove(at);
