@@ -9,7 +9,6 @@ use candecode::kit::error::describe;
 use candecode::kit::note::note;
 use candecode::kit::{FinishReason, Request};
 use candecode_engine::chat::{Chat, Turn};
-use candecode_engine::chat_template::STORY;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
 
@@ -127,10 +126,10 @@ impl<'a> LocalChat<'a> {
     /// If there is a system prompt and the template rejects it.
     pub fn new(mut chat: Chat<'a>, request: Request<'a>, args: &Args) -> Result<Self> {
         chat.set_system(args.system.as_deref())?;
-        let story = chat.template().stops.iter().any(|stop| stop == "\n");
+        let story = chat.template().stops().iter().any(|stop| stop == "\n");
         if story && args.template.is_none() {
             note!(
-                "[{} was not trained to chat: it writes a story with you (--template {STORY})]",
+                "[{} was not trained to chat: it writes a story with you (--template story)]",
                 args.model
             );
         }

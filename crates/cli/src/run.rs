@@ -11,8 +11,7 @@ use candecode::kit::error::{describe, plain, shown, usage};
 use candecode::kit::note::note;
 use candecode::kit::units::bytes;
 use candecode::kit::{check_prompt, device, PastContext, SamplingParams, Tokenizer};
-use candecode_engine::chat::Chat;
-use candecode_engine::chat_template::{date, Message, Template};
+use candecode_engine::chat::{Chat, Message, Renderer};
 use candecode_engine::kernels;
 use candecode_engine::loops::{DraftSource, Drafts, Loop, Run};
 use candecode_engine::medusa::{self, HeadsFile};
@@ -81,7 +80,7 @@ struct Asked<'a> {
     files: ModelFiles,
     processors: Processors,
     /// The chat template, if this is a chat.
-    template: Option<Template>,
+    template: Option<Box<dyn Renderer>>,
     /// The tokens of each prompt.
     prompts: Vec<Vec<u32>>,
     /// The prompts as typed, if a chat template was applied to them.
@@ -116,7 +115,7 @@ impl<'a> Asked<'a> {
         let asking = asking(args, &files)?;
         if let Some(template) = &asking {
             params.stop_token_ids.extend(template.end_of_turn(&tokenizer));
-            params.stop.extend(template.stops.iter().cloned());
+            params.stop.extend(template.stops().iter().cloned());
         }
         let config = files.config();
         requests::check_stops(&params.stop, &tokenizer)?;
@@ -124,7 +123,7 @@ impl<'a> Asked<'a> {
         let processors = requests::processors(&params, &tokenizer, config)?;
         let context = config.max_position_embeddings;
         let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };
-        let prompts = prompts(args, &texts, &tokenizer, asking.as_ref(), context)?;
+        let prompts = prompts(args, &texts, &tokenizer, asking.as_deref(), context)?;
         check_tree(&args.tree_shape(), context)?;
         let (draft_files, draft_tokenizer) = match &args.draft_model {
             Some(name) => Some(draft_model(name, args, &files, &tokenizer)?).unzip(),
@@ -269,11 +268,11 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
 }
 
 /// Chats until the input ends, in at most `context` tokens. Returns the exit code.
-fn chat(args: &Args, run: &Run, template: Template, context: usize) -> Result<u8> {
+fn chat(args: &Args, run: &Run, template: Box<dyn Renderer>, context: usize) -> Result<u8> {
     let tokenizer = run.engine.tokenizer();
     let mut request = run.request(&[], 0);
     request.eos_token_ids.extend(template.end_of_turn(tokenizer));
-    request.stop_strings.extend(template.stops.iter().cloned());
+    request.stop_strings.extend(template.stops().iter().cloned());
     let most = run.model.config().max_position_embeddings;
     if context < most {
         note!("note: memory has room for {context} tokens; the model's context is {most}");
@@ -412,12 +411,23 @@ fn tokenizer(args: &Args, files: &ModelFiles) -> Result<Tokenizer> {
 }
 
 /// Returns the chat template, with the variables set by flags.
-fn template(args: &Args, files: &ModelFiles) -> Result<Template> {
+#[cfg(feature = "templates")]
+fn template(args: &Args, files: &ModelFiles) -> Result<Box<dyn Renderer>> {
+    use candecode_templates::{date, Template};
     let mut template =
         Template::choose(&args.model, files.chat_template()?, args.template.as_deref())?;
     args.template_set.iter().try_for_each(|setting| template.set(setting))?;
     template.date = args.template_date.as_deref().map(date).transpose()?;
-    Ok(template)
+    Ok(Box::new(template))
+}
+
+/// Refuses: this program was compiled without templates.
+#[cfg(not(feature = "templates"))]
+fn template(_args: &Args, _files: &ModelFiles) -> Result<Box<dyn Renderer>> {
+    anyhow::bail!(
+        "this program was compiled without chat templates: use `cargo xtask chat`, or build it \
+        with --features templates"
+    )
 }
 
 /// Returns the files of a draft model and its tokenizer. Rejects it before any weights are read if
@@ -518,7 +528,7 @@ fn count_ngrams(args: &Args, corpus: &Path) -> Result<u8> {
 }
 
 /// Returns the chat template to wrap around a prompt, if the model was trained to answer questions.
-fn asking(args: &Args, files: &ModelFiles) -> Result<Option<Template>> {
+fn asking(args: &Args, files: &ModelFiles) -> Result<Option<Box<dyn Renderer>>> {
     let instruct = hub::is_instruct(&args.model);
     if args.raw && !instruct {
         note!("note: --raw changes nothing: {} isn't an instruct model", shown(&args.model));
@@ -540,7 +550,7 @@ fn prompts(
     args: &Args,
     texts: &[String],
     tokenizer: &Tokenizer,
-    asking: Option<&Template>,
+    asking: Option<&dyn Renderer>,
     context: usize,
 ) -> Result<Vec<Vec<u32>>> {
     if let Some(ids) = &args.prompt_ids {

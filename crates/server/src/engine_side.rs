@@ -17,10 +17,11 @@ use candecode::day23_token_budget::{Limits, TokenScheduler};
 use candecode::kit::error::{describe, usage};
 use candecode::kit::{device, panics, CacheLoad, ModelConfig, SchedulerLoad};
 use candecode::kit::{Tokenizer, WeightFormat};
-use candecode_engine::chat_template::Template;
+use candecode_engine::chat::Renderer;
 use candecode_engine::{credits, generation_config, memory_check};
 use candecode_engine::{load, operations, Engine};
 use candecode_formats::{hub, ModelFiles};
+use candecode_templates::Template;
 use candle_core::Device;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -224,7 +225,7 @@ fn run_loop(
     let scheduler =
         TokenScheduler::new(engine.model(), engine.tokenizer(), cache, prefixes, limits)?;
     let template = state.prompts.template.as_ref().ok();
-    let stops = template.map(|template| template.stops.clone()).unwrap_or_default();
+    let stops = template.map(|template| template.stops().to_vec()).unwrap_or_default();
     let end_of_turn = template.and_then(|template| template.end_of_turn(engine.tokenizer()));
     let maker = RequestMaker::new(config, engine, stops, end_of_turn);
     let make_request: MakeRequest = Box::new(move |job, index| {
