@@ -423,8 +423,12 @@ fn every_answer_equals_one_from_a_fresh_cache() {
                     None => Box::new(NoCache),
                 }
             };
-            let mut chat =
-                Chat::new(Cached::new(&model, new_cache()), &tokenizer, Box::new(template(text)), 512);
+            let mut chat = Chat::new(
+                Cached::new(&model, new_cache()),
+                &tokenizer,
+                Box::new(template(text)),
+                512,
+            );
             for (turn, line) in lines.iter().enumerate() {
                 let sampled = |seed: u64| {
                     let mut options = options(&model, 16);
