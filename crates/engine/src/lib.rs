@@ -11,6 +11,7 @@ pub mod cache_config;
 pub mod chat;
 pub mod chat_template;
 pub mod credits;
+pub mod extras;
 pub mod forecast;
 pub mod generation_config;
 pub mod jinja;
