@@ -17,9 +17,7 @@ fn run_uses_days_whose_core_is_written_and_never_reaches_a_todo_in_it() {
 
     fake.solve("day00_one.rs", |source| source.replace("    1\n", "    5\n"));
     let todo = |number: u32| format!("todo!(\"day 1, task {number}: x\")");
-    fake.solve("day01_two.rs", |source| {
-        source.replace("two() * helper()", &todo(2)).replace("one() + one()", &todo(1))
-    });
+    fake.solve("day01_two.rs", |source| source.replace("one() + one()", &todo(1)));
     let (out, err, _) = fake.say(&["run"]);
     assert!(out.contains("two 10"), "{out}");
     assert!(err.contains("task 1.1") && !err.contains("1.2"), "{err}");
@@ -27,7 +25,7 @@ fn run_uses_days_whose_core_is_written_and_never_reaches_a_todo_in_it() {
         source.replace("two() * helper()", &todo(2)).replace("one() + one()", "7")
     });
     let (out, err, _) = fake.say(&["run"]);
-    assert!(out.contains("two 7") && err.is_empty(), "an optional task is open: {out}{err}");
+    assert!(out.contains("two 7") && !err.contains("[the reference"), "an optional task is open: {out}{err}");
     let (out, err, _) = fake.say(&["run", "--solution=ref"]);
     assert!(out.contains("two 2"), "{out}{err}");
     let (out, err, _) = fake.say(&["run", "--mine", "0, day1"]);
