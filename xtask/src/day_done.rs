@@ -3,9 +3,9 @@
 use crate::cargo::{self, Built};
 use crate::checking::outcome::{Status, Unit};
 use crate::checking::runner::DayRun;
-use crate::{engine, note, say, score};
+use crate::{engine, note, say};
 use anyhow::Result;
-use candecode_course::{Day, Repo};
+use candecode_course::{Day, Repo, SCORED_DAYS};
 
 /// Prints the next step if the reader's day (or its core, or the chosen part) is done. Returns
 /// false if the engine doesn't compile with the day.
@@ -63,7 +63,7 @@ pub fn needed_first(repo: &Repo, day: &Day) -> Result<Option<String>> {
 
 /// Suggests measuring the reader's engine after a day that changes the score.
 pub fn offer_score(day: &Day) {
-    if score::LOOPS.contains(&day.number) {
+    if SCORED_DAYS.contains(&day.number) {
         say!("See how much it helps: cargo xtask list --score");
     }
 }
