@@ -3,7 +3,7 @@
 //! These tests build the course, so only the stage `real` of CI runs them. The output is in
 //! `snapshots/`; after a change, `INSTA_UPDATE=always` writes it again.
 
-use candecode_course::{stubs, Repo, Task};
+use candecode_course::{stubs, Day, Repo, Task};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -61,6 +61,23 @@ impl Course {
             source = source.replace(find, replace);
         }
         fs::write(self.root.join("src").join(path), source).unwrap();
+    }
+
+    /// Writes a day to `src/`: the reference, with these tasks left open.
+    fn write(&self, repo: &Repo, day: &Day, is_open: impl Fn(&Task) -> bool) {
+        let source = repo.read(&day.solution()).unwrap();
+        let tasks = repo.tasks(day).unwrap();
+        let (mut text, mut keeps_markers) = (String::new(), false);
+        for (at, line) in source.lines().enumerate() {
+            if let Some(task) = tasks.iter().find(|task| task.line == at + 1) {
+                keeps_markers = is_open(task);
+            }
+            if keeps_markers || !stubs::is_marker(line) {
+                text += &format!("{line}\n");
+            }
+            keeps_markers &= line.trim() != "// </solution>";
+        }
+        fs::write(self.root.join(day.src()), stubs::stub(&text).unwrap()).unwrap();
     }
 
     /// Runs the runner. Returns its standard output with the runner's own lines of standard error
@@ -248,23 +265,6 @@ const BEYOND_THE_CORE: [(&str, Reached); 46] = {
     ]
 };
 
-/// Returns a day as a reader has written it who has left out every task beyond the core, except
-/// those in `written`.
-fn core_only(source: &str, tasks: &[Task], written: &[&str]) -> String {
-    let is_open = |task: &Task| task.further && !written.iter().any(|written| *written == task.id);
-    let (mut text, mut keeps_markers) = (String::new(), false);
-    for (at, line) in source.lines().enumerate() {
-        if let Some(task) = tasks.iter().find(|task| task.line == at + 1) {
-            keeps_markers = is_open(task);
-        }
-        if keeps_markers || !stubs::is_marker(line) {
-            text += &format!("{line}\n");
-        }
-        keeps_markers &= line.trim() != "// </solution>";
-    }
-    stubs::stub(&text).unwrap()
-}
-
 /// Returns the name of a task's function, and whether it's a method.
 fn function(source: &str, task: &Task) -> (String, bool) {
     let before: Vec<&str> = source.lines().take(task.line).collect();
@@ -331,9 +331,7 @@ fn days_without_their_challenges_are_yours_and_a_run_that_needs_one_says_so() {
         .collect();
     for written in [&[][..], &first] {
         for day in &repo.days {
-            let source = repo.read(&day.solution()).unwrap();
-            let text = core_only(&source, &repo.tasks(day).unwrap(), written);
-            fs::write(course.root.join(day.src()), text).unwrap();
+            course.write(&repo, day, |task| task.further && !written.contains(&&*task.id));
         }
         let run = |command: &str| {
             let (out, err, code) = course.run(&command.split(' ').collect::<Vec<_>>(), "");
@@ -379,4 +377,23 @@ fn days_without_their_challenges_are_yours_and_a_run_that_needs_one_says_so() {
         let (out, err, code, what) = run("list --score");
         assert!(code == 0 && out.contains("day 23's loop"), "{what}{out}{err}");
     }
+}
+
+#[test]
+#[ignore = "builds the course"]
+fn day_6s_loop_runs_before_its_stream_is_written() {
+    let course = Course::open();
+    let repo = Repo::open(&course.root).unwrap();
+    course.write(&repo, repo.day("6").unwrap(), |task| {
+        ["6.4", "6.5", "6.6", "6.7", "6.8"].contains(&&*task.id)
+    });
+    let text = ["--loop", "day6", "-p", "Once upon a time", "--max-new-tokens", "12"];
+    let run = |days: &[&str]| course.run(&[&["run"], days, &text].concat(), "");
+    let (want, ..) = run(&["--solution", "ref"]);
+    let (out, err, code) = run(&["--mine", "6"]);
+    assert_eq!((&*out, code), (&*want, 0), "{err}");
+    assert!(err.contains("yours: day 6;") && err.contains("tasks 6.4, 6.5, 6.6]"), "{err}");
+    // The other loops need all of the day.
+    let (_, err, code) = course.run(&["run", "--mine", "6", "-p", "Once"], "");
+    assert!(code == 1 && err.contains("error: task 6.6 is not written yet: "), "{err}");
 }
