@@ -73,7 +73,8 @@ impl Course {
                 keeps_markers = is_open(task);
             }
             if keeps_markers || !stubs::is_marker(line) {
-                text += &format!("{line}\n");
+                let written = line.replace("// task ", "// written: task ");
+                text += &format!("{}\n", if keeps_markers { line } else { &written });
             }
             keeps_markers &= line.trim() != "// </solution>";
         }
