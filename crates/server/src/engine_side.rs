@@ -7,7 +7,7 @@ use crate::helper_threads::HelperThreads;
 use crate::http_thread::HttpThread;
 use crate::prompts::PromptReader;
 use crate::request_maker::RequestMaker;
-use crate::serve_flags::ServeFlags;
+use crate::serve_flags::{Format, ServeFlags};
 use crate::unwritten_tasks::{contained, RestartableScheduler, Scheduler};
 use crate::util::{now, say};
 use anyhow::{anyhow, Context as _, Result};
@@ -17,10 +17,11 @@ use candecode::day22_shared_prefixes::PrefixCache;
 use candecode::day23_token_budget::{Limits, TokenScheduler};
 use candecode::kit::error::{describe, usage};
 use candecode::kit::panics::or_unwritten;
-use candecode::kit::{device, panics, CacheLoad, ModelConfig, SchedulerLoad};
+use candecode::kit::{device, panics, CacheLoad, Model, ModelConfig, SchedulerLoad};
 use candecode::kit::{Tokenizer, WeightFormat};
 use candecode_engine::chat_template::Template;
 use candecode_engine::operations::{self, Kernels};
+use candecode_engine::trace::{Trace, TraceFormat, TracedScheduler};
 use candecode_engine::{credits, generation_config, memory_check};
 use candecode_engine::{load, Engine};
 use candecode_formats::{hub, ModelFiles};
@@ -225,12 +226,22 @@ fn run_loop(
         max_num_batched_tokens: flags.max_num_batched_tokens,
         max_num_seqs: flags.max_num_seqs,
     };
+    let trace = flags.trace.then(|| {
+        let format = match flags.format {
+            Format::Text => TraceFormat::Table,
+            Format::Json => TraceFormat::Json,
+        };
+        Trace::new(engine.model(), format, false, say)
+    });
+    let served = trace.as_ref().map_or(engine.model() as &dyn Model, |trace| trace);
     let scheduler = RestartableScheduler::new(|| {
         let cache = PagedCache::new(config.num_hidden_layers, model.num_blocks, flags.block_size)?;
         let prefixes = (!flags.no_enable_prefix_caching).then(PrefixCache::new);
-        let (model, tokenizer) = (engine.model(), engine.tokenizer());
-        let scheduler = TokenScheduler::new(model, tokenizer, cache, prefixes, limits)?;
-        Ok(Box::new(scheduler) as Scheduler)
+        let scheduler = TokenScheduler::new(served, engine.tokenizer(), cache, prefixes, limits)?;
+        Ok(match &trace {
+            Some(trace) => Box::new(TracedScheduler { scheduler, trace }) as Scheduler,
+            None => Box::new(scheduler),
+        })
     })?;
     let template = state.prompts.template.as_ref().ok();
     let stops = template.map(|template| template.stops.clone()).unwrap_or_default();

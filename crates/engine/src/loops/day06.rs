@@ -15,7 +15,7 @@ use candecode::kit::{FinishReason, Token, Tokenizer};
 pub static LOOP: Loop = Loop {
     day: 6,
     cache: None,
-    abilities: &[Ability::NoCache],
+    abilities: &[Ability::NoCache, Ability::Trace],
     needs: None,
     pads: false,
     predictable: false,
