@@ -9,6 +9,7 @@ use crate::{chat_terminal, endpoint, interrupt, memory_need, text_input};
 use anyhow::{anyhow, ensure, Context as _, Result};
 use candecode::kit::error::{describe, plain, shown, usage};
 use candecode::kit::note::note;
+use candecode::kit::panics::Unwritten;
 use candecode::kit::units::bytes;
 use candecode::kit::{check_prompt, device, Model, PastContext, SamplingParams, Tokenizer};
 use candecode_engine::chat::{Chat, Message, Renderer};
@@ -107,7 +108,7 @@ impl<'a> Asked<'a> {
         }
         let (day_loop, mut params) = plan::plan(args, args.prompt.len().max(1))?;
         if args.kernels == Some(Kernels::Mine) {
-            operations::try_mine(args.dtype.unwrap_or(DType::F32))?;
+            operations::try_mine(args.dtype.unwrap_or(DType::F32), &device)?;
         }
         let began = Instant::now();
         let files = ModelFiles::at(&locate(&args.model, args.offline)?)?;
@@ -318,12 +319,22 @@ impl Shown<'_> {
         let done = catch_unwind(AssertUnwindSafe(|| {
             run.run(prompts, first, &mut |token| out.token(token))
         }));
-        let done = done.unwrap_or_else(|panic| {
-            out.break_line(); // the panic may be an unfinished task
-            resume_unwind(panic)
-        });
+        let done = match done {
+            Ok(done) => done,
+            Err(panic) => {
+                out.keep()?;
+                match Unwritten::of(&*panic) {
+                    Some(task) => return Err(task.into()),
+                    None => resume_unwind(panic),
+                }
+            }
+        };
+        let mut open_tasks = Vec::new();
         match done {
-            Ok(found) => out.found(found),
+            Ok(found) => {
+                open_tasks = found.open_tasks.clone();
+                out.found(found);
+            }
             Err(_) if interrupt::asked() => {}
             Err(error) => {
                 out.break_line();
@@ -336,6 +347,13 @@ impl Shown<'_> {
         let cut = stops && args.cache != Some(CacheKind::Sliding) && out.ended_at_context(context);
         let failure = self.failure(&out);
         out.finish()?;
+        if !open_tasks.is_empty() {
+            let noun = if open_tasks.len() == 1 { "task" } else { "tasks" };
+            note!(
+                "[the reference's stream showed this text; still to write: {noun} {}]",
+                open_tasks.join(", ")
+            );
+        }
         if cut {
             note!(
                 "note: the text ends at the end of the model's context, {context} tokens; with a \

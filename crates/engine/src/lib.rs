@@ -10,6 +10,7 @@ const _: () = assert!(candecode::kit::device::CUDA || !cfg!(feature = "cuda"));
 pub mod cache_config;
 pub mod chat;
 pub mod credits;
+pub mod extras;
 pub mod forecast;
 pub mod generation_config;
 pub mod kernels;

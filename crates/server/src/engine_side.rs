@@ -8,6 +8,7 @@ use crate::http_thread::HttpThread;
 use crate::prompts::PromptReader;
 use crate::request_maker::RequestMaker;
 use crate::serve_flags::{Format, ServeFlags};
+use crate::unwritten_tasks::{contained, RestartableScheduler, Scheduler};
 use crate::util::{now, say};
 use anyhow::{anyhow, Context as _, Result};
 use candecode::day20_serve::{Job, MakeRequest, ServingLoop};
@@ -15,15 +16,17 @@ use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
 use candecode::day23_token_budget::{Limits, TokenScheduler};
 use candecode::kit::error::{describe, usage};
+use candecode::kit::panics::or_unwritten;
 use candecode::kit::{device, panics, CacheLoad, Model, ModelConfig, SchedulerLoad};
 use candecode::kit::{SchedulerInterface, Tokenizer, WeightFormat};
 use candecode_engine::chat::Renderer;
+use candecode_engine::operations::{self, Kernels};
 use candecode_engine::trace::{Trace, TraceFormat, TracedScheduler};
 use candecode_engine::{credits, generation_config, memory_check};
-use candecode_engine::{load, operations, Engine};
+use candecode_engine::{load, Engine};
 use candecode_formats::{hub, ModelFiles};
 use candecode_templates::Template;
-use candle_core::Device;
+use candle_core::{Device, Error};
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -110,6 +113,9 @@ impl ServedModel {
         let batch_tokens = flags.batch_tokens(files.config(), weights, value_bytes, free)?;
         let own_context = files.config().max_position_embeddings;
         let context = own_context.min(batch_tokens);
+        if flags.kernels == Some(Kernels::Mine) {
+            operations::try_mine(format.dtype(), device)?;
+        }
         let ops = operations::choose(flags.kernels, device);
         let model = load::load_files(files, format, device, &ops)?;
         Ok(Self {
@@ -217,8 +223,6 @@ fn run_loop(
     jobs: Receiver<Job>,
 ) -> Result<()> {
     let ServedModel { engine, config, .. } = model;
-    let cache = PagedCache::new(config.num_hidden_layers, model.num_blocks, flags.block_size)?;
-    let prefixes = (!flags.no_enable_prefix_caching).then(PrefixCache::new);
     let limits = Limits {
         max_num_batched_tokens: flags.max_num_batched_tokens,
         max_num_seqs: flags.max_num_seqs,
@@ -231,20 +235,25 @@ fn run_loop(
         Trace::new(engine.model(), format, false, say)
     });
     let served = trace.as_ref().map_or(engine.model() as &dyn Model, |trace| trace);
-    let scheduler = TokenScheduler::new(served, engine.tokenizer(), cache, prefixes, limits)?;
-    let scheduler: Box<dyn SchedulerInterface> = match &trace {
-        Some(trace) => Box::new(TracedScheduler { scheduler, trace }),
-        None => Box::new(scheduler),
-    };
+    let scheduler = RestartableScheduler::new(|| {
+        let cache = PagedCache::new(config.num_hidden_layers, model.num_blocks, flags.block_size)?;
+        let prefixes = (!flags.no_enable_prefix_caching).then(PrefixCache::new);
+        let scheduler = TokenScheduler::new(served, engine.tokenizer(), cache, prefixes, limits)?;
+        Ok(match &trace {
+            Some(trace) => Box::new(TracedScheduler { scheduler, trace }) as Scheduler,
+            None => Box::new(scheduler),
+        })
+    })?;
     let template = state.prompts.template.as_ref().ok();
     let stops = template.map(|template| template.stops().to_vec()).unwrap_or_default();
     let end_of_turn = template.and_then(|template| template.end_of_turn(engine.tokenizer()));
     let maker = RequestMaker::new(config, engine, stops, end_of_turn);
     let make_request: MakeRequest = Box::new(move |job, index| {
-        maker.request(job, index).map_err(|e| candle_core::Error::Msg(describe(&e)))
+        let request = || maker.request(job, index).map_err(|e| Error::Msg(describe(&e)));
+        Ok(contained(or_unwritten(request)?))
     });
     let mut serving =
-        ServingLoop::new(scheduler, make_request, flags.max_num_seqs, flags.max_queue);
+        ServingLoop::new(Box::new(scheduler), make_request, flags.max_num_seqs, flags.max_queue);
     let report_load = |serving: &ServingLoop| {
         let scheduler = &serving.scheduler;
         state.metrics.load(serving.queue.len(), scheduler.load(), scheduler.cache_load());

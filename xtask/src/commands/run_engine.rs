@@ -17,7 +17,7 @@ pub const WIDENED: &str = "story-135m";
 const FLAGS: &str = "\
 Builds and runs a program with the days you've written
 
-      --solution auto  your code for days you've finished, the reference for others (default)
+      --solution auto  your code for days whose core is written, else the reference (default)
       --solution mine  your code for every day, written or not
       --solution ref   the reference for every day
       --mine DAYS      your code for exactly these days, such as 1,3; the reference for all others
