@@ -82,7 +82,8 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     if beside {
         std::fs::create_dir_all(times.with_file_name(""))?;
         note!("First the reference, for the plot, then yours:");
-        let reference = start(repo, &Mix::of(vec![]), &features, &words, Some(("--times", &times)))?;
+        let reference =
+            start(repo, &Mix::of(vec![]), &features, &words, Some(("--times", &times)))?;
         if reference != ExitCode::SUCCESS {
             return Ok(reference);
         }

@@ -7,9 +7,9 @@ use candecode::kit::error::usage;
 use candecode::kit::pages;
 use candecode::kit::units::bytes;
 use candecode::kit::ModelConfig;
+use candecode::Day;
 use candecode_engine::operations::Kernels;
 use candecode_formats::hub::DEFAULT_MODEL;
-use candecode::Day;
 use clap::{Parser, ValueEnum};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 

@@ -1,8 +1,8 @@
 //! Day 0: how many positions the head computes, and what it costs to look 256 tokens up in
 //! story-3m's table, and to multiply with the table instead.
 
-use crate::tally::Tally;
 use crate::shared::{plain_story, random};
+use crate::tally::Tally;
 use crate::times::{shown, Times};
 use anyhow::Result;
 use candecode::day00_warm_up::{embed, last_position};

@@ -1,13 +1,13 @@
 //! Day 1: what attention knows about the next word, and its cost at story-3m's width, 192, with six heads: the four projections, and everything
 //! between them.
 
-use crate::tally::Tally;
 use crate::probe::{Piece, Probe};
 use crate::shared::{logits, random, tokenizer};
+use crate::tally::Tally;
 use crate::times::{shown, Times};
 use anyhow::Result;
-use candecode::day01_attention::{softmax, 
-    causal_mask, merge_heads, scaled_dot_product_attention, split_heads,
+use candecode::day01_attention::{
+    causal_mask, merge_heads, scaled_dot_product_attention, softmax, split_heads,
 };
 use candecode::kit::{Model, NoCache};
 use candle_core::{DType, Device, Tensor};
@@ -37,9 +37,8 @@ fn chance(model: &dyn Model) -> Result<f64> {
 }
 
 pub fn count(tally: &mut Tally) -> Result<()> {
-    let attend = |x: &Tensor, v: &Tensor, mask: Option<&Tensor>| {
-        scaled_dot_product_attention(x, x, v, mask)
-    };
+    let attend =
+        |x: &Tensor, v: &Tensor, mask: Option<&Tensor>| scaled_dot_product_attention(x, x, v, mask);
     let mask = causal_mask(16, 0, &Device::Cpu)?;
     let (all, past) = (pairs(|x, v| attend(x, v, None))?, pairs(|x, v| attend(x, v, Some(&mask)))?);
     tally.add("pairs of words that attention joins, of 16 words", all, past);

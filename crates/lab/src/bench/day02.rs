@@ -1,8 +1,8 @@
 //! Day 2: the loss without positions and with them; the time for rotating the queries and keys of one token in story-3m, and the cosines and sines for it.
 
-use crate::tally::Tally;
 use crate::probe::{Piece, Probe};
 use crate::shared::{loss, plain_story, random};
+use crate::tally::Tally;
 use crate::times::{shown, Times};
 use anyhow::{Context as _, Result};
 use candecode::day02_positions::rotate;

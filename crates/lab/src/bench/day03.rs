@@ -1,9 +1,9 @@
 //! Day 3: the loss without norms and without a nonlinearity; the times of norms, activations and the MLP, for 256 tokens at story-3m's width, 192, with 512 inside
 //! the MLP.
 
-use crate::tally::Tally;
 use crate::probe::{Piece, Probe};
 use crate::shared::{loss, random};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day03_norms_and_mlps::{

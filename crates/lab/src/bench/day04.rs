@@ -1,8 +1,8 @@
 //! Day 4: the bytes that a token leaves in the cache; the time of grouped attention with stacked queries, and with a copy of the keys and values for every
 //! query head.
 
-use crate::tally::Tally;
 use crate::shared::{plain_story, random};
+use crate::tally::Tally;
 use crate::times::{shown, Times};
 use anyhow::Result;
 use candecode::day01_attention::scaled_dot_product_attention;

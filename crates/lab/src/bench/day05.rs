@@ -1,9 +1,9 @@
 //! Day 5: the multiplications of a pass; where the time of story-3m's pass over one token goes, and what it saves to compute only
 //! the last position's logits.
 
-use crate::tally::Tally;
 use crate::probe::Probe;
 use crate::shared::plain_story;
+use crate::tally::Tally;
 use crate::times::{shown, Times};
 use anyhow::Result;
 use candecode::day05_model::Transformer;

@@ -1,7 +1,7 @@
 //! Day 6: passes that predict a known text; the time of the pass for the next token without a cache, against the length of the text.
 
-use crate::tally::Tally;
 use crate::shared::{counted, model, plain_story};
+use crate::tally::Tally;
 use crate::times::{shown, Times};
 use anyhow::Result;
 use candecode::day06_generate::{next_logits, predictions};

@@ -1,7 +1,7 @@
 //! Day 7: what a stop string saves.
 
-use crate::tally::Tally;
 use crate::shared::{counted, model, tokenizer};
+use crate::tally::Tally;
 use anyhow::Result;
 use candecode::day07_greedy::{argmax, generate};
 use candecode::kit::{Model, Request};

@@ -1,7 +1,7 @@
 //! Day 8: how many tokens each cut keeps, on average over a story.
 
-use crate::tally::Tally;
 use crate::shared::{held_out_stories, model, tokenizer};
+use crate::tally::Tally;
 use anyhow::{Context as _, Result};
 use candecode::day08_sampling::{min_p, top_k, top_p};
 use candecode::kit::{NoCache, Step};

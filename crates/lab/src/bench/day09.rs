@@ -1,7 +1,7 @@
 //! Day 9: how often a text repeats itself.
 
-use crate::tally::Tally;
 use crate::shared::{model, request, text_of, tokenizer};
+use crate::tally::Tally;
 use anyhow::Result;
 use candecode::day09_penalties::penalties;
 use candecode::kit::{LogitsProcessor, Model, SamplingParams};

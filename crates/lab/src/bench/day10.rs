@@ -1,9 +1,9 @@
 //! Day 10: the positions computed without a cache and with one; the cost of the next token with and without a cache, and how far a sliding cache's
 //! results are from those of its window.
 
-use crate::tally::Tally;
 use crate::plot::{Axis, Plot};
-use crate::shared::{counted, if_written, logits, model, request, plain_story, text, tokenizer};
+use crate::shared::{counted, if_written, logits, model, plain_story, request, text, tokenizer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day07_greedy::generate;

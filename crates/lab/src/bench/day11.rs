@@ -1,7 +1,7 @@
 //! Day 11: what a wider search finds.
 
-use crate::tally::Tally;
 use crate::shared::{batch_cache, counted, log_probs, model, tokenizer};
+use crate::tally::Tally;
 use anyhow::{Context as _, Result};
 use candecode::day07_greedy::argmax;
 use candecode::day11_beam_search::beam_search;

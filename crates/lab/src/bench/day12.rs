@@ -1,9 +1,9 @@
 //! Day 12: passes with and without a batch; the time for 32 new tokens in every row, against the number of rows. The rows have equal
 //! or very different lengths.
 
-use crate::tally::Tally;
 use crate::plot::{Axis, Plot};
 use crate::shared::{batch_cache, counted, model, random, request, tokenizer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day12_batching::generate_batch;

@@ -1,9 +1,9 @@
 //! Day 13: passes with and without drafts; the time for 64 new tokens without drafts, with free drafts at fixed acceptance rates,
 //! and with real drafters.
 
-use crate::tally::Tally;
 use crate::plot::{Axis, Plot};
 use crate::shared::{cache, counted, model, request, text, text_of, tokenizer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day10_kv_cache::Cached;
@@ -64,9 +64,8 @@ pub fn count(tally: &mut Tally) -> Result<()> {
     let (target, small) = (model("story-3m")?, model("story-230k")?);
     let (tokenizer, vocab_size) = (tokenizer()?, target.config().vocab_size);
     let prompt = tokenizer.encode(PROMPT)?;
-    let (_, [before, _]) = counted(&*target, |target| {
-        text_of(target, &tokenizer, request(target, &prompt, NEW))
-    })?;
+    let (_, [before, _]) =
+        counted(&*target, |target| text_of(target, &tokenizer, request(target, &prompt, NEW)))?;
     let ngrams = Box::new(NgramDrafter { n: 2, vocab_size });
     tally.add("passes for 64 tokens, drafts by n-grams", before, passes(&*target, ngrams)?);
     let cached = Cached::new(&*small, Box::new(cache(&*small)));
@@ -160,6 +159,9 @@ mod tests {
         let text = text(&*target, PROMPT, prompt.len() + NEW).unwrap();
         let knows = |right| Box::new(Knows { text: text.clone(), right, vocab_size });
         let [right, half, wrong] = [100, 50, 0].map(|n| passes(&*target, knows(n)).unwrap());
-        assert!(right == 13 && right < half && half < wrong && wrong == NEW, "{right} {half} {wrong}");
+        assert!(
+            right == 13 && right < half && half < wrong && wrong == NEW,
+            "{right} {half} {wrong}"
+        );
     }
 }

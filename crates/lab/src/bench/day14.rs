@@ -1,8 +1,8 @@
 //! Day 14: how many answers are as asked for; the time for 128 new tokens without a block list and with lists of 1 and 10,000 words,
 //! and the time to build the lists' automata.
 
-use crate::tally::Tally;
 use crate::shared::{model, request, text_of, tokenizer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day08_sampling::chacha_sampler;

@@ -1,8 +1,8 @@
 //! Day 15: 24 requests of very different lengths, in static batches and in one continuous batch.
 
-use crate::tally::Tally;
 use crate::plot;
 use crate::shared::{batch_cache, mix, model, scheduler, tokenizer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day12_batching::generate_batch;
@@ -80,9 +80,8 @@ fn rows() -> Result<[Vec<usize>; 2]> {
 pub fn count(tally: &mut Tally) -> Result<()> {
     let [fixed, running] = rows()?;
     tally.add("decoding passes for 24 requests", fixed.len(), running.len());
-    let mean = |rows: &[usize]| {
-        format!("{:.2}", rows.iter().sum::<usize>() as f64 / rows.len() as f64)
-    };
+    let mean =
+        |rows: &[usize]| format!("{:.2}", rows.iter().sum::<usize>() as f64 / rows.len() as f64);
     tally.add("rows in a pass, on average", mean(&fixed), mean(&running));
     Ok(())
 }

@@ -5,9 +5,9 @@ use crate::plot::{Axis, Plot};
 use crate::shared::{locate, random};
 use crate::times::Times;
 use anyhow::Result;
-use candecode::day17_kernel::{self, vectorized, Stored};
 use candecode::day10_kv_cache::DynamicCache;
 use candecode::day16_cost_of_a_token::weights_read;
+use candecode::day17_kernel::{self, vectorized, Stored};
 use candecode::kit::ops::{Ops, SharedOps};
 use candecode::kit::{Cache, Logits, Model, Step, Weight};
 use candecode::DAYS;
@@ -107,12 +107,7 @@ fn whole_steps(times: &mut Times) -> Result<()> {
 
 /// Prints the whole steps, from the slow form that the chapter starts from to the bound.
 fn report_steps(times: &Times) -> Result<()> {
-    let config = load_transformer(
-        &locate(MODEL)?,
-        DType::F32,
-        &Device::Cpu,
-        &operations::plain(),
-    )?;
+    let config = load_transformer(&locate(MODEL)?, DType::F32, &Device::Cpu, &operations::plain())?;
     let bytes = weights_read(config.config()) * size_of::<f32>() as f64;
     let bandwidth = forecast::this_machine().bandwidth;
     let whose = if DAYS[17].reference { "day 17, the reference" } else { "day 17, yours" };

@@ -85,9 +85,7 @@ pub fn measure(args: &Args) -> Result<()> {
     full.show(&texts, &exact, &exact)?;
     let name = "f32, cache Q8_0".to_string();
     let cached = Run { name, new_cache: &quantized_cache, ..full };
-    if_written(|| {
-        cached.show(&texts, &exact, &Read { greedy: vec![], ..cached.read(&texts)? })
-    })?;
+    if_written(|| cached.show(&texts, &exact, &Read { greedy: vec![], ..cached.read(&texts)? }))?;
     drop(model);
     type Quantize = fn(&Tensor) -> Result<QuantizedMatrix>;
     let formats: [(&str, QuantType, Quantize); 3] = [

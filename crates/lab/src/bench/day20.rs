@@ -1,7 +1,7 @@
 //! Day 20: what the server computes for clients that have gone.
 
-use crate::tally::Tally;
 use crate::shared::{counted, model, request, scheduler, tokenizer};
+use crate::tally::Tally;
 use anyhow::{anyhow, Result};
 use candecode::day20_serve::{Connection, Event, Job, ServingLoop};
 use candecode::kit::{Model, SamplingParams};

@@ -1,8 +1,8 @@
 //! Day 21: day 15's requests in a cache with a fixed number of positions, as one rectangle and in
 //! pages.
 
-use crate::tally::Tally;
 use crate::shared::{mix, model, scheduler, tokenizer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day07_greedy::Sequence;

@@ -1,8 +1,8 @@
 //! Day 22: 32 conversations that start with the same system prompt, without and with shared
 //! prefixes.
 
-use crate::tally::Tally;
 use crate::shared::{model, request, tokenizer};
+use crate::tally::Tally;
 use crate::times::{median, shown, Times};
 use anyhow::Result;
 use candecode::day07_greedy::Sequence;

@@ -1,8 +1,8 @@
 //! Day 23: the longest gap between two tokens of a running sequence while a long prompt is served,
 //! and the cost of a pool with too few blocks.
 
-use crate::tally::Tally;
 use crate::shared::{mix, model, request, scheduler, tokenizer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::{ensure, Result};
 use candecode::day21_pages::PagedCache;

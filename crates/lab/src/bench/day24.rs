@@ -1,8 +1,8 @@
 //! Day 24: the cost of a pass over a draft tree, the cost of drafting one, and the speedup from
 //! both.
 
-use crate::tally::Tally;
 use crate::shared::{if_written, locate, request, text, text_of, tokenizer, transformer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day05_model::Transformer;
@@ -11,8 +11,8 @@ use candecode::day24_draft_trees::{
 };
 use candecode::kit::draft::{Counts, DraftTree, TreeDrafter};
 use candecode::kit::{Model, ProcessorInput, Step};
-use candecode_engine::score::Counted;
 use candecode_engine::medusa::{self, tree_size};
+use candecode_engine::score::Counted;
 use candecode_engine::watched::Watched;
 use candle_core::Tensor;
 use std::cell::Cell;
@@ -26,13 +26,16 @@ const NEW: usize = 64;
 const PAST: usize = 32;
 
 /// The drafters, each with the shapes of its trees.
-const ROWS: [(&str, &[&[usize]]); 2] = [
+const ROWS: [Row; 2] = [
     ("medusa", &[&[1, 1, 1, 1], &[2, 1], &[2, 1, 1, 1], &[3, 2, 1, 1], &[4, 3, 2, 1]]),
     ("story-230k", &[&[1, 1, 1, 1], &[2, 1], &[2, 1, 1, 1], &[3, 2, 1, 1]]),
 ];
 
+/// A drafter, and the shapes of its trees.
+type Row = (&'static str, &'static [&'static [usize]]);
+
 /// Returns the rows whose drafter is written: the model's is optional.
-fn rows(models: &Models) -> Result<Vec<(&'static str, &'static [&'static [usize]])>> {
+fn rows(models: &Models) -> Result<Vec<Row>> {
     let mut rows = ROWS.to_vec();
     if if_written(|| models.decode("story-230k", &[1]))?.is_none() {
         rows.pop();
@@ -62,7 +65,9 @@ impl Models {
     fn drafter(&self, name: &str) -> Box<dyn TreeDrafter + '_> {
         match name {
             "medusa" => return Box::new(MedusaTree { heads: &self.heads }),
-            "n-grams" => return Box::new(NgramTree { n: 2, vocab_size: self.target.config().vocab_size }),
+            "n-grams" => {
+                return Box::new(NgramTree { n: 2, vocab_size: self.target.config().vocab_size })
+            }
             _ => {}
         }
         let cache = TreeCache::new(self.small.config().num_hidden_layers);

@@ -120,7 +120,8 @@ impl Plot {
             return;
         }
         self.dots("known", points);
-        self.svg += "<text class=\"note right\" x=\"690\" y=\"18\">gray dots: the reference, here</text>\n";
+        self.svg +=
+            "<text class=\"note right\" x=\"690\" y=\"18\">gray dots: the reference, here</text>\n";
     }
 
     /// Draws a vertical line.

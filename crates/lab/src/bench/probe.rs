@@ -63,12 +63,7 @@ impl Ops for Probe {
         self.days.linear(x, weights)
     }
 
-    fn attend(
-        &self,
-        q: &Tensor,
-        kv: &View,
-        mask: Option<&Tensor>,
-    ) -> candle_core::Result<Tensor> {
+    fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> candle_core::Result<Tensor> {
         if self.without == Some(Piece::Scores) {
             return self.days.attend(&q.zeros_like()?, kv, mask);
         }
