@@ -7,7 +7,7 @@ use crate::helper_threads::HelperThreads;
 use crate::http_thread::HttpThread;
 use crate::prompts::PromptReader;
 use crate::request_maker::RequestMaker;
-use crate::serve_flags::{SchedulerDay, ServeFlags};
+use crate::serve_flags::{Format, SchedulerDay, ServeFlags};
 use crate::util::{now, say};
 use anyhow::{anyhow, Context as _, Result};
 use candecode::day12_batching::BatchCache;
@@ -17,11 +17,11 @@ use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
 use candecode::day23_token_budget::{Limits, TokenScheduler};
 use candecode::kit::error::{describe, usage};
-use candecode::kit::{device, panics, Batch, CacheLoad, ModelConfig};
-use candecode::kit::{SchedulerInterface, SchedulerLoad};
-use candecode::kit::{Tokenizer, WeightFormat};
+use candecode::kit::{device, panics, Batch, CacheLoad, Model, ModelConfig};
+use candecode::kit::{SchedulerInterface, SchedulerLoad, Tokenizer, WeightFormat};
 use candecode::DAYS;
 use candecode_engine::chat_template::Template;
+use candecode_engine::trace::{Trace, TraceFormat, TracedScheduler, Watch};
 use candecode_engine::{credits, generation_config, memory_check};
 use candecode_engine::{load, operations, Engine};
 use candecode_formats::{hub, ModelFiles};
@@ -133,20 +133,21 @@ impl ServedModel {
         }
     }
 
-    /// Creates the scheduler.
+    /// Creates the scheduler. If its steps are traced, its model is the trace.
     ///
     /// # Errors
     /// If its cache can't be created.
     fn new_scheduler<'a>(
         &'a self,
         flags: &ServeFlags,
+        trace: Option<&'a Trace<'a>>,
     ) -> candle_core::Result<Box<dyn SchedulerInterface<'a> + 'a>> {
-        let (model, tokenizer) = (self.engine.model(), self.engine.tokenizer());
-        let layers = self.config.num_hidden_layers;
+        let model = trace.map_or(self.engine.model() as &dyn Model, |trace| trace);
+        let (tokenizer, layers) = (self.engine.tokenizer(), self.config.num_hidden_layers);
         if self.scheduler == SchedulerDay::Day15 {
             let cache = move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>;
             let scheduler = Scheduler::new(model, tokenizer, Box::new(cache), self.batch_tokens);
-            return Ok(Box::new(scheduler));
+            return Ok(traced(scheduler, trace));
         }
         let cache = PagedCache::new(layers, self.num_blocks(flags), flags.block_size())?;
         let prefixes = (!flags.no_enable_prefix_caching).then(PrefixCache::new);
@@ -154,7 +155,19 @@ impl ServedModel {
             max_num_batched_tokens: flags.max_num_batched_tokens.unwrap_or(256),
             max_num_seqs: flags.max_num_seqs,
         };
-        Ok(Box::new(TokenScheduler::new(model, tokenizer, cache, prefixes, limits)?))
+        let scheduler = TokenScheduler::new(model, tokenizer, cache, prefixes, limits)?;
+        Ok(traced(scheduler, trace))
+    }
+}
+
+/// Returns a scheduler whose steps are shown if there is a trace.
+fn traced<'a>(
+    scheduler: impl SchedulerInterface<'a> + Watch + 'a,
+    trace: Option<&'a Trace<'a>>,
+) -> Box<dyn SchedulerInterface<'a> + 'a> {
+    match trace {
+        Some(trace) => Box::new(TracedScheduler { scheduler, trace }),
+        None => Box::new(scheduler),
     }
 }
 
@@ -258,7 +271,14 @@ fn run_loop(
     jobs: Receiver<Job>,
 ) -> Result<()> {
     let ServedModel { engine, config, .. } = model;
-    let scheduler = model.new_scheduler(flags)?;
+    let trace = flags.trace.then(|| {
+        let format = match flags.format {
+            Format::Text => TraceFormat::Table,
+            Format::Json => TraceFormat::Json,
+        };
+        Trace::new(engine.model(), format, false, say)
+    });
+    let scheduler = model.new_scheduler(flags, trace.as_ref())?;
     let template = state.prompts.template.as_ref().ok();
     let stops = template.map(|template| template.stops.clone()).unwrap_or_default();
     let end_of_turn = template.and_then(|template| template.end_of_turn(engine.tokenizer()));

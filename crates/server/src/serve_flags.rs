@@ -110,9 +110,25 @@ pub struct ServeFlags {
     /// The kernels, as in `cargo xtask run`
     #[arg(long, value_enum, value_name = "KERNELS")]
     pub kernels: Option<Kernels>,
+    /// Print a line to standard error for each pass of the model: its requests, how many of their
+    /// tokens are in the cache, and blocks
+    #[arg(long)]
+    pub trace: bool,
+    /// Print the trace as a table, or as one JSON object per line
+    #[arg(long, value_name = "FORMAT", default_value = "text", requires = "trace")]
+    pub format: Format,
     /// Don't use the network: the model must be on this machine
     #[arg(long)]
     pub offline: bool,
+}
+
+/// `--format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table.
+    Text,
+    /// One JSON object per line.
+    Json,
 }
 
 /// Returns a parser for integers from `least` to `most`.
