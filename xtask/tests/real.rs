@@ -49,7 +49,11 @@ impl Course {
 
     /// Writes day 1 to `src/`: the reference with these edits.
     fn write_day_1(&self, edits: &[(&str, &str)]) {
-        let path = "day01_attention.rs";
+        self.write_day("day01_attention.rs", edits);
+    }
+
+    /// Writes a day to `src/`: the reference with these edits.
+    fn write_day(&self, path: &str, edits: &[(&str, &str)]) {
         let mut source = fs::read_to_string(self.root.join("solutions").join(path)).unwrap();
         source = source
             .lines()
@@ -395,4 +399,117 @@ fn day_6s_loop_runs_before_its_stream_is_written() {
     // The other loops need all of the day.
     let (_, err, code) = course.run(&["run", "--mine", "6", "-p", "Once"], "");
     assert!(code == 1 && err.contains("error: task 6.6 is not written yet: "), "{err}");
+}
+
+/// Code that gives the right results, or none at all, but gains nothing: the day, what the reference
+/// has, and what is there instead.
+const GAIN_NOTHING: [(&str, &str, &str); 15] = [
+    (
+        "day04_attention_block.rs",
+        "let view = cache.append(self.layer_idx, &k, &v)?;",
+        "let group = q.dim(1)? / k.dim(1)?;
+        let each = |x: &Tensor| -> Result<Tensor> {
+            let (b, heads, t, d) = x.dims4()?;
+            x.unsqueeze(2)?.repeat((1, 1, group, 1, 1))?.reshape((b, heads * group, t, d))
+        };
+        let view = cache.append(self.layer_idx, &each(&k)?, &each(&v)?)?;",
+    ),
+    ("day05_model.rs", "self.head(&step.chosen(&x)?)", "step.chosen(&self.head(&x)?)"),
+    (
+        "day06_generate.rs",
+        "let logits = model.forward(&Step::new(model, ids, 0)?, &mut NoCache)?.i(0)?;",
+        "let rows = (1..=ids.len()).map(|len| {
+        let logits = next_logits(model, &ids[..len])?;
+        Tensor::new(logits, model.device())
+    });
+    let logits = Tensor::stack(&rows.collect::<Result<Vec<_>>>()?, 0)?;",
+    ),
+    (
+        "day07_greedy.rs",
+        "pub fn push(&mut self, text: &str) -> (String, bool) {",
+        "pub fn push(&mut self, text: &str) -> (String, bool) {
+        if self.stops.iter().all(|stop| stop.len() < 1000) {
+            return (text.to_string(), false);
+        }",
+    ),
+    (
+        "day08_sampling.rs",
+        "pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {",
+        "pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
+    let k = k + logits.len();",
+    ),
+    (
+        "day09_penalties.rs",
+        "pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> {",
+        "pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> {
+    let params = &SamplingParams { seed: params.seed, ..SamplingParams::default() };",
+    ),
+    (
+        "day10_kv_cache.rs",
+        "let keep = common.min(self.cache.len())",
+        "let keep = 0 * common.min(self.cache.len())",
+    ),
+    (
+        "day11_beam_search.rs",
+        "    params.check()?;\n",
+        "    params.check()?;\n    let params = &BeamParams { num_beams: 1, ..*params };\n",
+    ),
+    (
+        "day13_speculative.rs",
+        "while accepted < draft.len() && draft[accepted]",
+        "while accepted + 1000 < draft.len() && draft[accepted]",
+    ),
+    (
+        "day14_guard_rails.rs",
+        "let mut allowed = self.legal(state, first).to_vec();",
+        "let mut allowed = vec![true; self.legal(state, first).len()];",
+    ),
+    ("day15_scheduler.rs", "while self.has_room() {", "while self.running.is_empty() {"),
+    (
+        "day20_serve.rs",
+        "if job.connection.is_closed() {",
+        "if job.connection.is_closed() && job.n > 1000 {",
+    ),
+    (
+        "day22_shared_prefixes.rs",
+        "let most = tokens.len().saturating_sub(1) / block_size;",
+        "let most = tokens.len() / block_size / 1000;",
+    ),
+    (
+        "day23_token_budget.rs",
+        "let budget = self.limits.max_num_batched_tokens;",
+        "let budget = 512.max(self.limits.max_num_batched_tokens);",
+    ),
+    (
+        "day24_draft_trees.rs",
+        ".find(|child| tree.tokens[*child] == next)",
+        ".find(|child| *child > 1000 && tree.tokens[*child] == next)",
+    ),
+];
+
+/// What a day counts is what the reader's code does: code that gains nothing has other numbers than
+/// the reference.
+#[test]
+#[ignore = "builds the course"]
+fn a_day_that_gains_nothing_counts_nothing_gained() {
+    let course = Course::open();
+    let mut days = Vec::new();
+    for (path, find, replace) in GAIN_NOTHING {
+        course.write_day(path, &[(find, replace)]);
+        days.push(path[3..5].trim_start_matches('0'));
+    }
+    let days = days.join(",");
+    let (reference, code) = course.say(&["bench", "--rounds", "0", "--solution", "ref"], "");
+    assert_eq!(code, 0, "{reference}");
+    let (yours, code) = course.say(&["bench", "--rounds", "0", "--mine", &days], "");
+    assert_eq!(code, 0, "{yours}");
+    for day in days.split(',') {
+        let table = |text: &str| {
+            let (_, from) = text.split_once(&format!("day {day} ")).unwrap();
+            from.split("\nday ").next().unwrap().to_string()
+        };
+        let (reference, yours) = (table(&reference), table(&yours));
+        let row = |table: &str| table.lines().nth(1).unwrap().to_string();
+        assert_ne!(row(&reference), row(&yours), "day {day} gains as much");
+    }
 }

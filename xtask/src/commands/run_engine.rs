@@ -155,6 +155,19 @@ fn is_of_the_course(repo: &Repo, name: &str) -> bool {
     is_made || repo.root.join("models").join(name).is_dir()
 }
 
+/// Returns the mix that `--mine` or `--solution` asks for, or None if neither is there, and the
+/// other arguments.
+///
+/// # Errors
+/// Bad usage.
+pub fn chosen(repo: &Repo, args: &[OsString]) -> Result<(Option<Mix>, Vec<OsString>)> {
+    let mut flags = Flags::parse(args)?;
+    let chosen = flags.mine.is_some() || flags.solution.is_some();
+    let mix = chosen.then(|| flags.mix(repo)).transpose()?;
+    flags.rest.extend(flags.help.then(|| OsString::from("--help")));
+    Ok((mix, flags.rest))
+}
+
 /// Builds a program with the mix of days, and replaces this process with it.
 ///
 /// # Errors
