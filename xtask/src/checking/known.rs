@@ -83,7 +83,7 @@ pub struct Mistake {
 
 impl Mistake {
     /// Returns what the checks say if a reader makes this mistake and no other.
-    pub fn results(&self, checks: &[String]) -> Results {
+    fn results(&self, checks: &[String]) -> Results {
         checks.iter().map(|check| (check.clone(), self.failures.get(check).cloned())).collect()
     }
 
@@ -97,6 +97,8 @@ impl Mistake {
 pub struct Known {
     /// The mistakes, in the order of `mistakes.toml`.
     pub mistakes: Vec<Mistake>,
+    /// The day's checks, in the order of their table.
+    checks: Vec<String>,
 }
 
 /// Why a check failed.
@@ -191,10 +193,10 @@ impl<'a> Fit<'a> {
         alike as f64 / all.max(1) as f64
     }
 
-    /// Returns whether the mistake is likely to be the cause of this failure.
-    fn is_likely(&self, check: &str) -> bool {
-        let mostly = self.is_home(check) && self.share() >= LIKELY;
-        self.telling.contains(&check) && (mostly || self.explains_its_task())
+    /// Returns whether the mistake is likely, by the first failure that has no cause yet: it may be
+    /// its cause, and explains enough of the others.
+    fn is_likely(&self, first: &str) -> bool {
+        self.telling.contains(&first) && self.is_home(first) && self.share() >= LIKELY
     }
 
     /// Returns the cause of the failures that the mistake explains, if it explains its task. One
@@ -208,9 +210,9 @@ impl<'a> Fit<'a> {
     }
 }
 
-/// The share of failures from which a mistake is likely. Among the known mistakes, of which each
-/// was taken for unknown, 2 % are mistaken for another one.
-const LIKELY: f64 = 2.0 / 3.0;
+/// The share of failures from which a mistake is likely. Of the known mistakes, if each is taken for
+/// unknown, 3 % are then taken for another one, often for one with the same cause.
+const LIKELY: f64 = 0.4;
 
 impl Known {
     /// Reads a day's known mistakes and their record. A mistake that isn't recorded is left out.
@@ -236,14 +238,14 @@ impl Known {
             let (name, diagnosis) = (mistake.name.clone(), mistake.diagnosis.clone());
             Some(Mistake { name, diagnosis, failures, task })
         });
-        Known { mistakes: recorded.collect() }
+        Known { mistakes: recorded.collect(), checks: checks.to_vec() }
     }
 
     /// Returns the record: a line for each way in which a check fails, with the mistakes that make
     /// it fail so.
-    pub fn record(&self, checks: &[String]) -> String {
+    pub fn record(&self) -> String {
         let mut text = String::new();
-        for check in checks {
+        for check in &self.checks {
             let mut ways: Vec<(&Failure, Vec<&str>)> = Vec::new();
             for mistake in &self.mistakes {
                 let Some(failure) = mistake.failures.get(check) else { continue };
@@ -265,7 +267,8 @@ impl Known {
     ///
     /// A mistake is a fact if it explains all checks of its task, and more than any other that does,
     /// and if all checks that it fails elsewhere fail as they do with it, except for those that
-    /// another such mistake fails, too. It is likely if it explains its task, or most failures.
+    /// another such mistake fails, too. It is likely if it only explains its task, or if it explains
+    /// the first failure and many others.
     pub fn causes<'a>(&'a self, results: &'a Results) -> BTreeMap<&'a str, Cause<'a>> {
         let fits: Vec<Fit> =
             self.mistakes.iter().map(|mistake| Fit::new(mistake, results)).collect();
@@ -284,15 +287,39 @@ impl Known {
                 causes.extend(fit.telling.iter().map(|check| (*check, fit.cause())));
             }
         }
-        for check in results.keys().map(String::as_str) {
-            let may = best(fits.iter().filter(|fit| fit.is_likely(check)).collect());
-            let named: Vec<&Mistake> = may.iter().map(|fit| fit.mistake).collect();
+        let failing =
+            self.checks.iter().filter(|check| matches!(results.get(*check), Some(Some(_))));
+        let failing: Vec<&str> = failing.map(String::as_str).collect();
+        for check in &failing {
+            let may = fits.iter().filter(|f| f.explains_its_task() && f.telling.contains(check));
+            let may: Vec<&Mistake> = best(may.collect()).iter().map(|fit| fit.mistake).collect();
             // What more mistakes lead to identifies none of them.
-            if matches!(named.len(), 1 | 2) {
-                causes.entry(check).or_insert(Cause::Perhaps(named));
+            if matches!(may.len(), 1 | 2) {
+                causes.entry(*check).or_insert(Cause::Perhaps(may));
+            }
+        }
+        let first = failing.into_iter().find(|check| !causes.contains_key(check));
+        let may = fits.iter().filter(|fit| first.is_some_and(|first| fit.is_likely(first)));
+        if let [one] = best(may.collect())[..] {
+            for check in &one.telling {
+                causes.entry(*check).or_insert(Cause::Perhaps(vec![one.mistake]));
             }
         }
         causes
+    }
+
+    /// Returns the checks in which a mistake is named as a fact if a reader makes it and no other.
+    pub fn named(&self, mistake: &Mistake) -> Vec<&str> {
+        let results = mistake.results(&self.checks);
+        let causes = self.causes(&results);
+        let is_named = |check: &&str| causes.get(check) == Some(&Cause::Fact(mistake));
+        self.checks.iter().map(String::as_str).filter(is_named).collect()
+    }
+
+    /// Returns the checks that catch a mistake.
+    pub fn caught(&self, mistake: &Mistake) -> Vec<&str> {
+        let fails = |check: &&str| mistake.failures.contains_key(*check);
+        self.checks.iter().map(String::as_str).filter(fails).collect()
     }
 
     /// Adds the causes to the messages of the checks that fail.
@@ -349,17 +376,15 @@ mod tests {
         let repo = Repo::open(&root).unwrap();
         let (mut all, mut unnamed, mut facts, mut likely) = (0, vec![], vec![], vec![]);
         for day in &repo.days {
-            let checks = repo.checks(day).unwrap();
             let mut known = Known::read(&repo, day).unwrap();
             for at in 0..known.mistakes.len() {
                 let name = format!("day {}: {}", day.number, known.mistakes[at].name);
-                let results = known.mistakes[at].results(&checks);
-                let causes = known.causes(&results);
-                let is_named = causes.values().any(|c| *c == Cause::Fact(&known.mistakes[at]));
-                if !is_named && known.mistakes[at].can_be_named() {
+                let mistake = &known.mistakes[at];
+                if known.named(mistake).is_empty() && mistake.can_be_named() {
                     unnamed.push(name.clone());
                 }
                 let unknown = known.mistakes.remove(at);
+                let results = unknown.results(&known.checks);
                 let causes: Vec<Cause> = known.causes(&results).into_values().collect();
                 if causes.iter().any(|cause| matches!(cause, Cause::Fact(_))) {
                     facts.push(name);
