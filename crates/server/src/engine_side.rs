@@ -8,6 +8,7 @@ use crate::http_thread::HttpThread;
 use crate::prompts::PromptReader;
 use crate::request_maker::RequestMaker;
 use crate::serve_flags::{Format, SchedulerDay, ServeFlags};
+use crate::unwritten_tasks::{contained, RestartableScheduler};
 use crate::util::{now, say};
 use anyhow::{anyhow, Context as _, Result};
 use candecode::day12_batching::BatchCache;
@@ -17,15 +18,18 @@ use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
 use candecode::day23_token_budget::{Limits, TokenScheduler};
 use candecode::kit::error::{describe, usage};
+use candecode::kit::panics::or_unwritten;
 use candecode::kit::{device, panics, Batch, CacheLoad, Model, ModelConfig};
 use candecode::kit::{SchedulerInterface, SchedulerLoad, Tokenizer, WeightFormat};
 use candecode::DAYS;
-use candecode_engine::chat_template::Template;
+use candecode_engine::chat::Renderer;
+use candecode_engine::operations::{self, Kernels};
 use candecode_engine::trace::{Trace, TraceFormat, TracedScheduler, Watch};
 use candecode_engine::{credits, generation_config, memory_check};
-use candecode_engine::{load, operations, Engine};
+use candecode_engine::{load, Engine};
 use candecode_formats::{hub, ModelFiles};
-use candle_core::Device;
+use candecode_templates::Template;
+use candle_core::{Device, Error};
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -114,6 +118,9 @@ impl ServedModel {
         let batch_tokens = flags.batch_tokens(files.config(), weights, value_bytes, free)?;
         let own_context = files.config().max_position_embeddings;
         let context = own_context.min(batch_tokens);
+        if flags.kernels == Some(Kernels::Mine) {
+            operations::try_mine(format.dtype(), device)?;
+        }
         let ops = operations::choose(flags.kernels, device);
         let model = load::load_files(files, format, device, &ops)?;
         Ok(Self {
@@ -278,16 +285,17 @@ fn run_loop(
         };
         Trace::new(engine.model(), format, false, say)
     });
-    let scheduler = model.new_scheduler(flags, trace.as_ref())?;
+    let scheduler = RestartableScheduler::new(|| model.new_scheduler(flags, trace.as_ref()))?;
     let template = state.prompts.template.as_ref().ok();
-    let stops = template.map(|template| template.stops.clone()).unwrap_or_default();
+    let stops = template.map(|template| template.stops().to_vec()).unwrap_or_default();
     let end_of_turn = template.and_then(|template| template.end_of_turn(engine.tokenizer()));
     let maker = RequestMaker::new(config, engine, stops, end_of_turn);
     let make_request: MakeRequest = Box::new(move |job, index| {
-        maker.request(job, index).map_err(|e| candle_core::Error::Msg(describe(&e)))
+        let request = || maker.request(job, index).map_err(|e| Error::Msg(describe(&e)));
+        Ok(contained(or_unwritten(request)?))
     });
     let mut serving =
-        ServingLoop::new(scheduler, make_request, flags.max_num_seqs, flags.max_queue);
+        ServingLoop::new(Box::new(scheduler), make_request, flags.max_num_seqs, flags.max_queue);
     let report_load = |serving: &ServingLoop| {
         let scheduler = &serving.scheduler;
         state.metrics.load(serving.queue.len(), scheduler.load(), scheduler.cache_load());
