@@ -170,7 +170,8 @@ fn measure(model: &str, disk: &str, dtype: &str, path: &Path, golden: &Golden) -
     let first = plain.0.or(fast.0);
     let found = Found { model, disk, dtype: dtype.into(), first, error, largest };
     // bf16 keeps 8 bits of a number and f16 keeps 11, so a product is off by a few thousandths of
-    // its size. With bf16 weights, the other factor is rounded, too. With a wrong tensor or a wrong type it would be off by its whole size.
+    // its size. With bf16 weights, the other factor is rounded, too. With a wrong tensor or a wrong
+    // type it would be off by its whole size.
     match (found.disk.as_str(), dtype) {
         (_, "f32") | ("f16" | "gguf", "f16") => assert!(found.equal(), "{what}"),
         ("bf16", "bf16") => assert!(plain.1 < 1e-4 && error < 0.1 * largest, "{what}"),

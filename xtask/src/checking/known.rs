@@ -4,55 +4,11 @@
 //! How each mistake fails the checks doesn't depend on the reader's code, so it's in the
 //! repository: `tests/dayNN_*/record.jsonl`, which `cargo xtask mistakes dayN --record` writes.
 
-use crate::checking::outcome::{Status, Unit, DIAGNOSIS};
+use crate::checking::outcome::{Failure, Status, Unit, DIAGNOSIS};
 use anyhow::{bail, Context, Result};
 use candecode_course::{task_of_check, Day, Mistakes, Repo};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
-
-/// A failed check, as far as it's compared with others.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Failure {
-    /// How it failed.
-    pub status: Status,
-    /// The words that were shown and, in a second line, those of the result.
-    pub words: String,
-}
-
-impl Failure {
-    /// Parses a failure from the fields of a record.
-    pub fn of(record: &Value) -> Option<Failure> {
-        let status = Status::parse(record["status"].as_str()?)?;
-        Some(Failure { status, words: record["words"].as_str().unwrap_or_default().to_string() })
-    }
-
-    /// Returns whether two failures of one check match word for word. Numbers may differ by as much
-    /// as reordering the same operations changes them.
-    pub fn same(&self, other: &Failure) -> bool {
-        let number = |word: &str| word.parse::<f64>().ok();
-        let alike = |a: &str, b: &str| match (number(a), number(b)) {
-            _ if a == b => true,
-            (Some(a), Some(b)) if a.is_finite() => (a - b).abs() <= 1e-5 * a.abs().max(1.0),
-            _ => false,
-        };
-        let mut words = (self.words.split_whitespace(), other.words.split_whitespace());
-        self.status == other.status
-            && loop {
-                match (words.0.next(), words.1.next()) {
-                    (Some(a), Some(b)) if alike(a, b) => {}
-                    (a, b) => break a.is_none() && b.is_none(),
-                }
-            }
-    }
-
-    /// Returns whether it says anything about its cause: it's a wrong result or an error, and more
-    /// than NaN, which many mistakes lead to.
-    fn is_telling(&self) -> bool {
-        let got = self.words.split_once('\n').map_or("", |(_, got)| got);
-        let nothing = !got.is_empty() && got.split_whitespace().all(|word| word.contains("NaN"));
-        self.status == Status::Failed && !nothing
-    }
-}
 
 /// What the checks say: by check, `None` if it passed. Checks that didn't run, or whose task isn't
 /// written, are missing.
@@ -83,7 +39,7 @@ pub struct Mistake {
 
 impl Mistake {
     /// Returns what the checks say if a reader makes this mistake and no other.
-    pub fn results(&self, checks: &[String]) -> Results {
+    fn results(&self, checks: &[String]) -> Results {
         checks.iter().map(|check| (check.clone(), self.failures.get(check).cloned())).collect()
     }
 
@@ -97,6 +53,8 @@ impl Mistake {
 pub struct Known {
     /// The mistakes, in the order of `mistakes.toml`.
     pub mistakes: Vec<Mistake>,
+    /// The day's checks, in the order of their table.
+    checks: Vec<String>,
 }
 
 /// Why a check failed.
@@ -191,10 +149,10 @@ impl<'a> Fit<'a> {
         alike as f64 / all.max(1) as f64
     }
 
-    /// Returns whether the mistake is likely to be the cause of this failure.
-    fn is_likely(&self, check: &str) -> bool {
-        let mostly = self.is_home(check) && self.share() >= LIKELY;
-        self.telling.contains(&check) && (mostly || self.explains_its_task())
+    /// Returns whether the mistake is likely, by the first failure that has no cause yet: it may be
+    /// its cause, and explains enough of the others.
+    fn is_likely(&self, first: &str) -> bool {
+        self.telling.contains(&first) && self.is_home(first) && self.share() >= LIKELY
     }
 
     /// Returns the cause of the failures that the mistake explains, if it explains its task. One
@@ -208,9 +166,9 @@ impl<'a> Fit<'a> {
     }
 }
 
-/// The share of failures from which a mistake is likely. Among the known mistakes, of which each
-/// was taken for unknown, 2 % are mistaken for another one.
-const LIKELY: f64 = 2.0 / 3.0;
+/// The share of failures from which a mistake is likely. Of the known mistakes, if each is taken
+/// for unknown, 3 % are then taken for another one, often for one with the same cause.
+const LIKELY: f64 = 0.4;
 
 impl Known {
     /// Reads a day's known mistakes and their record. A mistake that isn't recorded is left out.
@@ -236,14 +194,14 @@ impl Known {
             let (name, diagnosis) = (mistake.name.clone(), mistake.diagnosis.clone());
             Some(Mistake { name, diagnosis, failures, task })
         });
-        Known { mistakes: recorded.collect() }
+        Known { mistakes: recorded.collect(), checks: checks.to_vec() }
     }
 
     /// Returns the record: a line for each way in which a check fails, with the mistakes that make
     /// it fail so.
-    pub fn record(&self, checks: &[String]) -> String {
+    pub fn record(&self) -> String {
         let mut text = String::new();
-        for check in checks {
+        for check in &self.checks {
             let mut ways: Vec<(&Failure, Vec<&str>)> = Vec::new();
             for mistake in &self.mistakes {
                 let Some(failure) = mistake.failures.get(check) else { continue };
@@ -263,9 +221,10 @@ impl Known {
 
     /// Returns why the checks fail, by check, as far as known mistakes explain it.
     ///
-    /// A mistake is a fact if it explains all checks of its task, and more than any other that does,
-    /// and if all checks that it fails elsewhere fail as they do with it, except for those that
-    /// another such mistake fails, too. It is likely if it explains its task, or most failures.
+    /// A mistake is a fact if it explains all checks of its task, and more than any other that
+    /// does, and if all checks that it fails elsewhere fail as they do with it, except for those
+    /// that another such mistake fails, too. It is likely if it only explains its task, or if it
+    /// explains the first failure and many others.
     pub fn causes<'a>(&'a self, results: &'a Results) -> BTreeMap<&'a str, Cause<'a>> {
         let fits: Vec<Fit> =
             self.mistakes.iter().map(|mistake| Fit::new(mistake, results)).collect();
@@ -274,7 +233,13 @@ impl Known {
             of_task.entry(fit.mistake.task.as_deref()).or_default().push(fit);
         }
         let sole = of_task.into_values().map(best).filter(|fits| fits.len() == 1);
-        let only: Vec<&Fit> = sole.flatten().collect();
+        let sole: Vec<&Fit> = sole.flatten().collect();
+        // One that explains nothing that another doesn't explain as well isn't needed.
+        let covers = |fit: &Fit, other: &Fit| {
+            other.share() > fit.share() && fit.alike.iter().all(|one| other.alike.contains(one))
+        };
+        let is_needed = |fit: &&Fit| !sole.iter().any(|other| covers(fit, other));
+        let only: Vec<&Fit> = sole.iter().copied().filter(is_needed).collect();
         let fails = |check: &str| {
             only.iter().filter(|fit| fit.mistake.failures.contains_key(check)).count()
         };
@@ -284,20 +249,61 @@ impl Known {
                 causes.extend(fit.telling.iter().map(|check| (*check, fit.cause())));
             }
         }
-        for check in results.keys().map(String::as_str) {
-            let may = best(fits.iter().filter(|fit| fit.is_likely(check)).collect());
-            let named: Vec<&Mistake> = may.iter().map(|fit| fit.mistake).collect();
+        let failing =
+            self.checks.iter().filter(|check| matches!(results.get(*check), Some(Some(_))));
+        let failing: Vec<&str> = failing.map(String::as_str).collect();
+        for check in &failing {
+            let may = fits.iter().filter(|f| f.explains_its_task() && f.telling.contains(check));
+            let may: Vec<&Mistake> = best(may.collect()).iter().map(|fit| fit.mistake).collect();
             // What more mistakes lead to identifies none of them.
-            if matches!(named.len(), 1 | 2) {
-                causes.entry(check).or_insert(Cause::Perhaps(named));
+            if matches!(may.len(), 1 | 2) {
+                causes.entry(*check).or_insert(Cause::Perhaps(may));
+            }
+        }
+        let first = failing.into_iter().find(|check| !causes.contains_key(check));
+        let may = fits.iter().filter(|fit| first.is_some_and(|first| fit.is_likely(first)));
+        if let [one] = best(may.collect())[..] {
+            for check in &one.telling {
+                causes.entry(*check).or_insert(Cause::Perhaps(vec![one.mistake]));
             }
         }
         causes
     }
 
-    /// Adds the causes to the messages of the checks that fail.
-    pub fn explain(&self, units: &mut [Unit]) {
+    /// Returns the checks in which a mistake is named as a fact if a reader makes it and no other.
+    pub fn named(&self, mistake: &Mistake) -> Vec<&str> {
+        let results = mistake.results(&self.checks);
+        let causes = self.causes(&results);
+        let is_named = |check: &&str| causes.get(check) == Some(&Cause::Fact(mistake));
+        self.checks.iter().map(String::as_str).filter(is_named).collect()
+    }
+
+    /// Returns the checks that catch a mistake.
+    pub fn caught(&self, mistake: &Mistake) -> Vec<&str> {
+        let fails = |check: &&str| mistake.failures.contains_key(*check);
+        self.checks.iter().map(String::as_str).filter(fails).collect()
+    }
+
+    /// Returns the checks that haven't run, but would confirm or refute a cause.
+    pub fn undecided(&self, units: &[Unit]) -> Vec<String> {
         let results = results(units);
+        let mut mistakes: Vec<&Mistake> = Vec::new();
+        for cause in self.causes(&results).into_values() {
+            match cause {
+                Cause::Fact(one) => mistakes.push(one),
+                Cause::Perhaps(some) => mistakes.extend(some),
+            }
+        }
+        let has_run = |check: &String| units.iter().any(|unit| unit.test == *check);
+        let decides =
+            |check: &&String| mistakes.iter().any(|one| one.failures.contains_key(*check));
+        self.checks.iter().filter(decides).filter(|check| !has_run(check)).cloned().collect()
+    }
+
+    /// Adds the causes to the messages of the checks that fail. `others` are results of checks that
+    /// aren't shown.
+    pub fn explain(&self, units: &mut [Unit], others: &[Unit]) {
+        let results = results(&[units, others].concat());
         let causes = self.causes(&results);
         for unit in units {
             if let Some(cause) = causes.get(unit.test.as_str()) {
@@ -349,17 +355,18 @@ mod tests {
         let repo = Repo::open(&root).unwrap();
         let (mut all, mut unnamed, mut facts, mut likely) = (0, vec![], vec![], vec![]);
         for day in &repo.days {
-            let checks = repo.checks(day).unwrap();
             let mut known = Known::read(&repo, day).unwrap();
             for at in 0..known.mistakes.len() {
                 let name = format!("day {}: {}", day.number, known.mistakes[at].name);
-                let results = known.mistakes[at].results(&checks);
+                let mistake = &known.mistakes[at];
+                let results = mistake.results(&known.checks);
                 let causes = known.causes(&results);
-                let is_named = causes.values().any(|c| *c == Cause::Fact(&known.mistakes[at]));
-                if !is_named && known.mistakes[at].can_be_named() {
+                let is_it = |cause: &Cause| *cause == Cause::Fact(mistake);
+                if causes.is_empty() == mistake.can_be_named() || !causes.values().all(is_it) {
                     unnamed.push(name.clone());
                 }
                 let unknown = known.mistakes.remove(at);
+                let results = unknown.results(&known.checks);
                 let causes: Vec<Cause> = known.causes(&results).into_values().collect();
                 if causes.iter().any(|cause| matches!(cause, Cause::Fact(_))) {
                     facts.push(name);
@@ -373,19 +380,5 @@ mod tests {
         println!("of {all} mistakes, {} lead to another one that is likely", likely.len());
         assert!(all > 1000 && unnamed.is_empty() && facts.is_empty(), "{unnamed:?} {facts:?}");
         assert!(100 * likely.len() <= 3 * all, "{likely:?}");
-    }
-
-    fn failure(words: &str) -> Failure {
-        Failure { status: Status::Failed, words: words.into() }
-    }
-
-    #[test]
-    fn words_match_but_for_rounding() {
-        let same = |a: &str, b: &str| failure(a).same(&failure(b));
-        assert!(same("got 0.5\n0.5 1000", "got 0.500001\n0.5 1000.001"));
-        assert!(!same("got 0.5\n0.5", "got 0.6\n0.5") && !same("a\nb", "a\nb c"));
-        assert!(!same("got NaN\ninf", "got NaN\n1") && same("got NaN\ninf", "got NaN\ninf"));
-        let panicked = Failure { status: Status::Panicked, words: String::new() };
-        assert!(!panicked.same(&failure("")) && panicked.same(&panicked));
     }
 }

@@ -2,6 +2,7 @@
 //! pages.
 
 use crate::shared::{mix, model, scheduler, tokenizer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day07_greedy::Sequence;
@@ -33,16 +34,21 @@ impl Sums {
         self.used += used;
     }
 
+    /// The share of the taken positions that hold no token.
+    fn wasted(&self) -> String {
+        format!("{:.1} %", 100.0 * (1.0 - self.used as f64 / self.taken as f64))
+    }
+
     fn print(&self, name: &str) {
         let mean = |sum: usize| sum as f64 / self.passes as f64;
         println!(
             "{name:<16}{:>4} passes, {:>5.2} sequences at a time, {:>5.1} positions taken, {:>5.1} \
-             used, {:>4.1} % wasted",
+             used, {:>6} wasted",
             self.passes,
             mean(self.running),
             mean(self.taken),
             mean(self.used),
-            100.0 * (1.0 - self.used as f64 / self.taken as f64)
+            self.wasted()
         );
     }
 }
@@ -90,11 +96,22 @@ fn pages(model: &dyn Model, tokenizer: &Tokenizer, block_size: usize) -> Result<
             return Ok(sums);
         }
         batch.step()?;
-        let (taken, used) = batch.cache.usage();
+        let taken = (blocks - batch.cache.pool.num_free()) * block_size;
+        let used = batch.cache.tables.values().map(|table| table.len).sum();
         if taken > 0 {
             sums.add(batch.running.len(), taken, used);
         }
     }
+}
+
+pub fn count(tally: &mut Tally) -> Result<()> {
+    let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
+    let (before, after) = (rectangle(&*model, &tokenizer)?, pages(&*model, &tokenizer, 16)?);
+    tally.add("positions taken and not used; before: a rectangle", before.wasted(), after.wasted());
+    let at_once = |sums: &Sums| format!("{:.2}", sums.running as f64 / sums.passes as f64);
+    tally.add("sequences at a time in 512 positions", at_once(&before), at_once(&after));
+    tally.add("passes for 24 requests", before.passes, after.passes);
+    Ok(())
 }
 
 pub fn measure(times: &mut Times) -> Result<()> {

@@ -214,7 +214,11 @@ cargo() {
       shift 2
       command cargo run --quiet --package candecode-lab -- compare --program "$CANDECODE" "$@"
       return ;;
-    *) echo "only run, chat and compare can be checked, not cargo $*"; return 1 ;;
+    "xtask bench")
+      shift 2
+      command cargo run --quiet --package candecode-lab -- bench --solution ref "$@" 2>/dev/null
+      return ;;
+    *) echo "only run, chat, compare and bench can be checked, not cargo $*"; return 1 ;;
   esac
   shift 2
   while [ $# -gt 0 ]; do
