@@ -6,7 +6,6 @@
 
 mod automata;
 mod bf16;
-mod chat;
 mod common;
 mod gguf;
 mod kernel_equality;
