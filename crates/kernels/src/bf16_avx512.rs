@@ -57,7 +57,7 @@ impl MultiplyAdd for Bf16s {
         // SAFETY: a `Bf16s` proves that the machine has the instruction. Both types are 512 bits
         // of any value.
         unsafe {
-            let (w, x) = (std::mem::transmute::<__m512i, __m512bh>(w), std::mem::transmute(x));
+            let [w, x] = std::mem::transmute::<[__m512i; 2], [__m512bh; 2]>([w, x]);
             _mm512_dpbf16_ps(sums, w, x)
         }
     }

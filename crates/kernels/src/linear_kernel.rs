@@ -251,9 +251,7 @@ impl<D: MultiplyAdd> Group<'_, '_, D> {
                 let columns = W_ROWS.min(w_rows - r);
                 for m in 0..count {
                     let out = &mut self.out[first + m][self.at * GROUP + r..][..columns];
-                    for i in 0..columns {
-                        out[i] = all[m][i];
-                    }
+                    out.copy_from_slice(&all[m][..columns]);
                 }
             }
         }

@@ -173,7 +173,8 @@ impl<D: MultiplyAdd, const R: usize, const M: usize> NullaryFnOnce for MicroKern
     fn call(self) {
         let Tile { dot, w, x, inner, sums: all, begins, totals, ahead } = self.0;
         let steps = w[0].len() / D::NUMBERS;
-        let (mut rows, mut xs): ([&[D::Stored]; R], [&[D::Vector]; M]) = ([&[]; R], [&[]; M]);
+        let mut rows: [&[D::Stored]; R] = [&[]; R];
+        let mut xs: [&[D::Vector]; M] = [&[]; M];
         unrolled!(r in R => { rows[r] = &D::stored(w[r])[..steps]; });
         unrolled!(m in M => { xs[m] = &D::vectors(&x[m * inner..])[..steps]; });
         let all = &mut all[..R * M];
