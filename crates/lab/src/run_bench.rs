@@ -1,10 +1,10 @@
 //! `cargo xtask bench`: runs the benchmark program in `bench/`, which parses the flags.
 
-use anyhow::{ensure, Context as _, Result};
+use anyhow::{Context as _, Result};
 use candecode_course::Repo;
 use clap::Args;
 use std::process::{Command, ExitCode};
-use xtask::{cargo, git, host};
+use xtask::{cargo, host};
 
 /// The arguments after `bench`.
 #[derive(Args)]
@@ -18,12 +18,9 @@ pub struct Bench {
 /// Builds the programs that the benchmark needs, and runs it.
 ///
 /// # Errors
-/// If the device is unknown, the results can't be saved, or cargo can't be started.
+/// If the device is unknown, or cargo can't be started.
 pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     let words = &args.words;
-    if words.iter().any(|word| word == "--save") {
-        refuse_changes(repo)?;
-    }
     let device = host::device_feature(device(words).unwrap_or(host::DEFAULT_DEVICE))?;
     let asked = |word: &str| words.iter().any(|other| other == word);
     let with = |command: &mut Command, features: &[&str]| {
@@ -59,20 +56,6 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fails if a tracked file has changes, because the book names the commit that was measured. What
-/// `--save` writes itself doesn't count.
-fn refuse_changes(repo: &Repo) -> Result<()> {
-    let changed = ["diff", "--name-only", "-z", "HEAD", "--", ".", ":!book/src/bench"];
-    let changed = git::paths(&repo.root, &changed)?;
-    ensure!(
-        changed.is_empty(),
-        "--save names the commit that it measures, and {} changed since; commit first, or leave \
-         --save out: then the results are in target/bench",
-        changed.join(", ")
-    );
-    Ok(())
-}
-
 /// Returns the device in `--device NAME` or `--device=NAME`.
 fn device(words: &[String]) -> Option<&str> {
     let at = words.iter().position(|word| word == "--device" || word.starts_with("--device="))?;
@@ -82,30 +65,6 @@ fn device(words: &[String]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xtask::backup::write;
-
-    #[test]
-    fn save_refuses_a_tree_with_changes_and_names_the_files() {
-        let root = std::env::temp_dir().join(format!("candecode-save-{}", std::process::id()));
-        let repo = Repo { root: root.clone(), days: Vec::new() };
-        for file in ["src/day06_generate.rs", "book/src/bench/day10_cost.svg"] {
-            write(&root.join(file), b"old").unwrap();
-        }
-        git::git(&repo, &["init", "--quiet"]).unwrap();
-        git::git(&repo, &["add", "."]).unwrap();
-        git::git(&repo, &["commit", "--quiet", "--message", "All"]).unwrap();
-        refuse_changes(&repo).unwrap();
-        write(&root.join("book/src/bench/day10_cost.svg"), b"new").unwrap();
-        write(&root.join("notes.md"), b"mine").unwrap();
-        refuse_changes(&repo).unwrap();
-        write(&root.join("src/day06_generate.rs"), b"new").unwrap();
-        let refused = refuse_changes(&repo).unwrap_err().to_string();
-        assert!(
-            refused.contains("src/day06_generate.rs") && refused.contains("--save"),
-            "{refused}"
-        );
-        std::fs::remove_dir_all(root).unwrap();
-    }
 
     #[test]
     fn the_device_flag_accepts_an_equals_sign() {

@@ -1,16 +1,18 @@
 //! Day 13: the time for 64 new tokens without drafts, with free drafts at fixed acceptance rates,
-//! and with real drafters.
+//! and with real drafters. Also the tokens per pass with a model's drafts, which are the same on
+//! every machine.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::{cache, model, request, text, text_of, tokenizer};
 use crate::times::Times;
 use anyhow::Result;
+use candecode::day07_greedy::argmax;
 use candecode::day10_kv_cache::Cached;
 use candecode::day13_speculative::{
     decode_block, one_hot, ModelDrafter, NgramDrafter, SpeculativeDecoder,
 };
 use candecode::kit::draft::{Draft, Drafter};
-use candecode::kit::ProcessorInput;
+use candecode::kit::{ProcessorInput, Request};
 use std::path::Path;
 
 const PROMPT: &str = "Lily and her dog";
@@ -75,7 +77,41 @@ pub fn measure(times: &mut Times) -> Result<()> {
     times.measure("ngram_k_4", || speculate(Box::new(NgramDrafter { n: 2, vocab_size }), 4))
 }
 
+/// Prints how many tokens a pass of the target writes, and how many drafted tokens are accepted.
+fn passes() -> Result<()> {
+    const PROMPTS: [&str; 3] = [PROMPT, "Once upon a time", "One day, Tom found a big"];
+    const DRAFTED: [usize; 4] = [1, 2, 4, 8];
+    let (target, small, tokenizer) = (model("story-3m")?, model("story-230k")?, tokenizer()?);
+    let row = |name: &str, cells: [String; 4]| {
+        let cells = cells.map(|cell| format!("{cell:<12}")).concat();
+        println!("{name:<26}{}", cells.trim_end());
+    };
+    row("tokens per pass, K =", DRAFTED.map(|k| k.to_string()));
+    for prompt in PROMPTS {
+        let ids = tokenizer.encode(prompt)?;
+        let mut cells = DRAFTED.map(|_| String::new());
+        for (cell, k) in cells.iter_mut().zip(DRAFTED) {
+            let cached = Cached::new(&*small, Box::new(cache(&*small)));
+            let (processors, vocab_size) = (Vec::new(), target.config().vocab_size);
+            let drafter = Box::new(ModelDrafter { cached, processors, greedy: true, vocab_size });
+            let cached = Cached::new(&*target, Box::new(cache(&*target)));
+            let request = Request::new(target.config(), &ids, NEW, argmax);
+            let mut decoder = SpeculativeDecoder::new(cached, &tokenizer, request, drafter, k)?;
+            while decoder.sequence.finish.is_none() {
+                decode_block(&mut decoder)?;
+            }
+            let counts = &decoder.counts;
+            let per_pass = counts.written as f64 / counts.passes as f64;
+            let accepted = 100.0 * counts.accepted as f64 / counts.drafted as f64;
+            *cell = format!("{per_pass:.2} ({accepted:.0}%)");
+        }
+        row(prompt, cells);
+    }
+    Ok(())
+}
+
 pub fn report(times: &Times, folder: &Path) -> Result<()> {
+    passes()?;
     let plain = times.of("plain")?;
     let mut plot = Plot::new(
         "Speedup of speculative decoding over plain decoding against the number of drafted \

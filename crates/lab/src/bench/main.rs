@@ -69,9 +69,10 @@ const IN_ROUNDS: [Bench; 19] = [
 /// A measurement that takes care of everything itself.
 type Whole = (&'static str, fn(&Args) -> Result<()>);
 
-const WHOLE: [Whole; 5] = [
+const WHOLE: [Whole; 6] = [
     ("day19", day19::measure),
     ("engine", engine::measure),
+    ("machine", roofline::machine_alone),
     ("roofline", roofline::measure),
     ("quality", quality::measure),
     ("serve", serve::measure),
@@ -105,7 +106,6 @@ fn run(args: &Args) -> Result<()> {
             has_device,
             usage("--device works with engine and serve; the others measure the CPU's kernels")
         );
-        ensure!(!args.save, usage("the book shows only measurements on the CPU: omit --save"));
     }
     if let Some((name, measure)) = WHOLE.into_iter().find(|(name, _)| what == Some(*name)) {
         let has_rounds = args.rounds.is_none() || name == "engine";
