@@ -105,7 +105,7 @@ pub fn play(job: &str) -> Result<()> {
     let model = load_transformer(&job.model, format, &device, &ops)?;
     let line = match job.what {
         What::Engine => {
-            engine(&model, &job, 2)?;
+            engine(&model, &Job { batch: 1, ..job.clone() }, 2)?; // warms up
             serde_json::to_string(&engine(&model, &job, job.new)?)
         }
         What::Verify => serde_json::to_string(&verify(&model, &job.prompt)?),
