@@ -347,7 +347,8 @@ pub fn block_pattern(words: &[String], whole: bool) -> Result<String> {
 impl Automaton {
     /// Returns whether the last byte of the text broke the rule of a block list: under
     /// [`Rule::BlockSubstring`] by completing a match, under [`Rule::BlockWord`] by
-    /// showing that the word before it stands alone.
+    /// showing that the word before it stands alone. Never called under
+    /// [`Rule::MustMatch`].
     pub fn violates_block(&self, state: StateID) -> bool {
         // task 14.6: Decide for each of the two rules whether the last byte broke it
         // <solution>

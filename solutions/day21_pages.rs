@@ -513,9 +513,9 @@ impl PagedCache {
     }
 
     /// Starts a sequence `new` that holds the same positions as `old`, in the same
-    /// blocks. No key or value is copied (vLLM: a fork). If `new` exists, it is
-    /// replaced and releases the blocks that it held. The two may be the same sequence:
-    /// then nothing changes.
+    /// blocks. No key or value is copied (vLLM: a fork). `old` has at least one
+    /// position. If `new` exists, it is replaced and releases the blocks that it held.
+    /// The two may be the same sequence: then nothing changes.
     pub fn fork(&mut self, old: usize, new: usize) {
         // task 21.7: Share every block of the old sequence
         // <solution>

@@ -241,7 +241,8 @@ impl Drafter for NgramDrafter {
 
 /// Decodes one block: drafts, runs the target once, verifies, and appends the accepted
 /// tokens and the token after them. Returns the tokens that were appended: at least
-/// one, or none if the sequence has no room left.
+/// one, or none if the sequence has no room left. Only called while the text hasn't
+/// ended.
 ///
 /// The draft has at most `num_draft_tokens` tokens, and leaves room in the sequence for
 /// the one token that the target adds. If the sequence ends inside the block, the rest

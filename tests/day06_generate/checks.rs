@@ -395,7 +395,7 @@ fn a_stray_byte_does_not_hide_the_text_after_it(day: &Day) -> Outcome {
         let got = (day.pieces)(&tokenizer, &fallback_ids(ids));
         equal(&format!("the pieces of {ids}, with Llama 2's decoder"), got, &words(&want)).likely(
             "a stray byte turned an already returned character into U+FFFD, so the longer text \
-             doesn't start with the shorter one: decode the waiting ids on their own",
+             doesn't start with the shorter one: only then decode the waiting ids on their own",
         )?;
     }
     Ok(())
@@ -411,9 +411,9 @@ fn a_stray_byte_does_not_hide_whole_characters(day: &Day) -> Outcome {
     ] {
         let got = (day.pieces)(&tokenizer, &fallback_ids(ids));
         equal(&format!("the pieces of {ids}, with Llama 2's decoder"), got, &words(&want)).likely(
-            "if one byte of a run is stray, this decoder turns all of them into U+FFFD; also \
-             decode the last ids without the stray ones, because they may be a whole character. \
-             They continue the text before them: decoded alone, a space at the start is dropped",
+            "if one byte of a run is stray, this decoder turns all of them into U+FFFD; the last \
+             ids without the stray ones may be a whole character. Decode these, too, as a \
+             continuation of the known ids: decoded alone, they would lose a space at the start",
         )?;
     }
     Ok(())

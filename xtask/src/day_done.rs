@@ -3,9 +3,9 @@
 use crate::cargo::{self, Built};
 use crate::checking::outcome::{Status, Unit};
 use crate::checking::runner::DayRun;
-use crate::{engine, note, say, score};
+use crate::{engine, note, say};
 use anyhow::Result;
-use candecode_course::{Day, Repo};
+use candecode_course::{Day, Repo, SCORED_DAYS};
 
 /// Prints the next step if the reader's day (or its core, or the chosen part) is done. Returns
 /// false if the engine doesn't compile with the day.
@@ -50,7 +50,7 @@ pub fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
 
 /// Suggests measuring the reader's engine after a day that changes the score.
 pub fn offer_score(day: &Day, written: bool) {
-    if written && score::LOOPS.contains(&day.number) {
+    if written && SCORED_DAYS.contains(&day.number) {
         say!("See how much it helps: cargo xtask list --score");
     }
 }

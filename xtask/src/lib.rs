@@ -14,3 +14,4 @@ pub mod host;
 pub mod progress;
 pub mod score;
 pub mod term;
+pub mod waits;

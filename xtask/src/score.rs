@@ -12,7 +12,7 @@ use crate::host;
 use crate::term::{paint, readable, Color};
 use crate::{note, say};
 use anyhow::{bail, Context, Result};
-use candecode_course::{Day, Repo};
+use candecode_course::{Day, Repo, SCORED_DAYS};
 use serde_json::{json, Value};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -20,9 +20,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-/// The days that change how the trace is served. The last one of these that the reader has written
-/// serves it, or day 7 if there is none.
-pub const LOOPS: [u32; 5] = [10, 12, 15, 21, 23];
 /// The day whose trace is replayed. Its oracle has the texts that transformers generates for it.
 const TRACE: &str = "day15_scheduler";
 /// The time limit of a replay. Only an infinite loop should reach it.
@@ -48,7 +45,7 @@ pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
         bail!("the engine doesn't compile with your days: see above");
     };
     let yours = |day: &&u32| mine.iter().any(|mine| mine.number == **day);
-    let day = *LOOPS.iter().rev().find(yours).unwrap_or(&7);
+    let day = *SCORED_DAYS.iter().rev().find(yours).unwrap_or(&7);
     let mut command = Command::new(programs.get("candecode")?);
     host::set_threads(&mut command);
     let ran = child::run(command.args(["--score", &day.to_string()]), LIMIT)?;
@@ -68,7 +65,7 @@ pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
     score["state"] = json!(state);
     score.as_object_mut().and_then(|fields| fields.remove("texts"));
     print(&score, last(repo).as_ref());
-    if let Some(next) = LOOPS.iter().find(|next| **next > day) {
+    if let Some(next) = SCORED_DAYS.iter().find(|next| **next > day) {
         say!("The next day that changes how these requests are served: day {next}");
     }
     if let Err(problem) = keep(repo, &score) {

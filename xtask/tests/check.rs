@@ -37,6 +37,30 @@ fn check_distinguishes_an_unwritten_day_from_a_wrong_one() {
 }
 
 #[test]
+fn list_knows_the_tasks_that_were_checked_alone() {
+    let fake = Fake::new();
+    fake.solve("day01_two.rs", |source| source.replace("one() + one()", "2 * one()"));
+    let listed = || fake.say(&["list", "day1"]).0;
+    fake.say(&["check", "day1", "--task", "1.1"]);
+    let out = listed();
+    assert!(out.contains("✓ passed            1.1"), "{out}");
+    assert!(out.contains("? not checked       1.2"), "{out}");
+    fake.say(&["check", "day1", "--task", "1.2"]);
+    let out = listed();
+    assert!(
+        out.contains("✓ passed            1.1") && out.contains("✓ passed            1.2"),
+        "{out}"
+    );
+
+    // Another text: what was checked before says nothing about it.
+    fake.write("src/day01_two.rs", &fake.read("src/day01_two.rs").replace("two() * ", "3 * "));
+    fake.say(&["check", "day1", "--task", "1.2"]);
+    let out = listed();
+    assert!(out.contains("? not checked       1.1"), "{out}");
+    assert!(out.contains("✗ failed            1.2"), "{out}");
+}
+
+#[test]
 fn a_day_passes_with_reference_days_and_names_the_next_day() {
     let fake = Fake::new();
     fake.solve("day00_one.rs", |source| source);

@@ -1,5 +1,9 @@
 //! A day of the course, and the paths of its files.
 
+/// The days that change how `list --score` serves its trace. The last one of these that the reader
+/// has written serves it, or day 7 if there is none.
+pub const SCORED_DAYS: [u32; 5] = [10, 12, 15, 21, 23];
+
 /// A day of the course: a file in `src/`, one in `solutions/`, a folder in `tests/` and a chapter
 /// in `book/src/`, all with the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]

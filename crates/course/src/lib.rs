@@ -16,7 +16,7 @@ pub mod stubs;
 mod task;
 mod usage;
 
-pub use day::{in_src, Day};
+pub use day::{in_src, Day, SCORED_DAYS};
 pub use hints::Hints;
 pub use migration::Migration;
 pub use mistakes::{Mistake, Mistakes, Survivor, Variant};

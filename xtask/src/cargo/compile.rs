@@ -3,6 +3,7 @@
 use crate::cargo;
 use crate::note;
 use crate::term;
+use crate::waits::Wait;
 use anyhow::{anyhow, ensure, Context, Result};
 use candecode_course::{in_src, Repo};
 use serde_json::Value;
@@ -11,7 +12,7 @@ use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{channel, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Without a terminal, the time a build may take before it's announced.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -90,7 +91,8 @@ struct Messages {
 }
 
 /// Runs `cargo SUBCOMMAND ARGS` and returns what it built. Cargo's messages are passed through,
-/// with its progress bar if standard error is a terminal. `next` announces the build in a sentence.
+/// with its progress bar if standard error is a terminal. `next` announces the build in a sentence,
+/// with what the last one of its `kind` took.
 ///
 /// Ctrl-C during a build can leave rustc's incremental cache in a state that breaks linking in
 /// every later build (rust-lang/rust#81280, open since 2021). A build that fails in this particular
@@ -98,8 +100,17 @@ struct Messages {
 ///
 /// # Errors
 /// If cargo cannot be started.
-pub fn build(repo: &Repo, subcommand: &str, args: &[String], next: &str) -> Result<Built> {
-    let (mut messages, mut succeeded) = attempt(repo, subcommand, args, next, false)?;
+pub fn build(
+    repo: &Repo,
+    subcommand: &str,
+    args: &[String],
+    next: &str,
+    kind: Option<Wait>,
+) -> Result<Built> {
+    let next = next.to_string() + &kind.map_or(String::new(), |kind| kind.last(repo));
+    let is_first = !cargo::has_built(&cargo::target_dir(repo));
+    let begun = Instant::now();
+    let (mut messages, mut succeeded) = attempt(repo, subcommand, args, &next, false)?;
     if !succeeded && messages.stale {
         note!("An interrupted build left the compiler's cache unusable. Rebuilding the crate.");
         let mut clean = cargo::command(repo);
@@ -107,10 +118,13 @@ pub fn build(repo: &Repo, subcommand: &str, args: &[String], next: &str) -> Resu
         clean.args(["-p", "candecode-cli", "-p", "candecode-checks"]);
         let clean = clean.status()?;
         ensure!(clean.success(), "cargo clean failed");
-        (messages, succeeded) = attempt(repo, subcommand, args, next, true)?;
+        (messages, succeeded) = attempt(repo, subcommand, args, &next, true)?;
     }
     if !succeeded {
         return Ok(Built::Broken(messages.broken));
+    }
+    if let Some(kind) = kind.filter(|_| !is_first) {
+        kind.remember(repo, begun); // the first build is no measure for the next one
     }
     super::note_built(&cargo::target_dir(repo));
     Ok(Built::Done(messages.programs))
@@ -125,14 +139,6 @@ fn attempt(
     last: bool,
 ) -> Result<(Messages, bool)> {
     let cold = !cargo::has_built(&cargo::target_dir(repo));
-    if cold {
-        note!(
-            "The first build compiles candle and its dependencies. That takes 3 to 4 minutes on \
-            two cores, and happens only once.\n\
-             In the meantime, read book/src/preface.md and book/src/how_a_day_works.md. After \
-             that, `cargo xtask book` builds the whole book."
-        );
-    }
     let terminal = std::io::stderr().is_terminal();
     let format = if term::stderr_colors() { "json-diagnostic-rendered-ansi" } else { "json" };
     let mut command = cargo::command(repo);
@@ -155,19 +161,26 @@ fn attempt(
             }
         });
     }
-    let messages = collect(&mut child, last)?;
+    let messages = collect(&mut child, last, cold)?;
     drop(done);
     Ok((messages, child.wait()?.success()))
 }
 
-/// Reads cargo's messages until the stream ends.
-fn collect(child: &mut Child, last: bool) -> Result<Messages> {
+/// Reads cargo's messages until the stream ends. `cold`: whether to say what is happening once
+/// cargo has compiled a library of others, because all of them follow, candle too.
+fn collect(child: &mut Child, last: bool, mut cold: bool) -> Result<Messages> {
     let mut messages = Messages::default();
     let pipe = child.stdout.take().context("cargo has no output")?;
     for line in BufReader::new(pipe).lines() {
         let Ok(value) = serde_json::from_str::<Value>(&line?) else { continue };
         match value["reason"].as_str() {
-            Some("compiler-artifact") => messages.programs.take(&value),
+            Some("compiler-artifact") => {
+                if cold && is_new_dependency(&value) {
+                    note!("{}{FIRST_BUILD}", start_of_line());
+                    cold = false;
+                }
+                messages.programs.take(&value);
+            }
             Some("build-script-executed") => {
                 let paths = value["linked_paths"].as_array().into_iter().flatten();
                 messages.programs.folders.extend(paths.filter_map(Value::as_str).map(String::from));
@@ -189,14 +202,33 @@ impl Messages {
                 return;
             }
         }
-        // On a terminal, this line may already hold cargo's progress bar
-        let clear = if term::stderr_colors() { "\r\x1b[K" } else { "" };
-        let _ = write!(std::io::stderr(), "{clear}{rendered}");
+        let _ = write!(std::io::stderr(), "{}{rendered}", start_of_line());
         let level = message["level"].as_str().unwrap_or_default();
         self.programs.warnings += usize::from(level == "warning");
         let spans = message["spans"].as_array().filter(|_| level.starts_with("error"));
         let primary = spans.into_iter().flatten().filter(|span| span["is_primary"] == true);
         self.broken.extend(primary.filter_map(place));
+    }
+}
+
+/// What a reader is told while candle is compiled.
+const FIRST_BUILD: &str = "The first build compiles candle and its dependencies. That takes \
+    minutes, and happens only once.\n\
+    In the meantime, read book/src/preface.md and book/src/how_a_day_works.md. After that, `cargo \
+    xtask book` builds the whole book.";
+
+/// Returns whether cargo has just compiled something that isn't in the workspace.
+fn is_new_dependency(artifact: &Value) -> bool {
+    let package = artifact["package_id"].as_str().unwrap_or_default();
+    artifact["fresh"] == false && !package.starts_with("path+")
+}
+
+/// Returns what clears a terminal's line, which may hold cargo's progress bar.
+fn start_of_line() -> &'static str {
+    if term::stderr_colors() {
+        "\r\x1b[K"
+    } else {
+        ""
     }
 }
 
@@ -271,6 +303,17 @@ mod tests {
         assert!(is_stale("linking with `cc` failed: exit status: 1", apple));
         assert!(!is_stale("linking with `cc` failed: exit status: 1", "ld: cannot find -lfoo"));
         assert!(!is_stale("cannot find value `undefined`", "cannot find value `undefined.llvm.`"));
+    }
+
+    #[test]
+    fn only_a_library_of_others_makes_a_first_build() {
+        let artifact = |id: &str, fresh: bool| {
+            is_new_dependency(&serde_json::json!({"package_id": id, "fresh": fresh}))
+        };
+        let candle = "registry+https://github.com/rust-lang/crates.io-index#candle-core@0.11.1";
+        assert!(artifact(candle, false));
+        assert!(!artifact(candle, true), "compiled before, by cargo alone");
+        assert!(!artifact("path+file:///home/me/candecode/crates/kit#candecode-kit@0.1.0", false));
     }
 
     fn broken(places: &[(&str, u64)]) -> BTreeSet<Place> {

@@ -10,6 +10,7 @@ mod workers;
 
 use crate::cargo::{self, Built, Programs};
 use crate::note;
+use crate::waits::Wait;
 use anyhow::{bail, Result};
 use builds::Mix;
 use candecode_course::{Day, Progress, Repo};
@@ -17,6 +18,7 @@ use outcome::{Status, Unit};
 use runner::{DayRun, Options};
 use saved::Inputs;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// Checks days one after another, calling `show` as each finishes. Saves results for the reader's
 /// code, for `list`.
@@ -57,7 +59,7 @@ pub fn check(
             let mut run = run_day(repo, mix, day, &built, options)?;
             run.keep_tasks(&options.tasks);
             run.built = Some(built.clone());
-            let usual = mix == Mix::Mine && options.tasks.is_empty() && options.device.is_none();
+            let usual = mix == Mix::Mine && options.device.is_none();
             if usual && std::env::var_os("CANDECODE_KERNELS").is_none() {
                 if let Err(problem) = saved::save(repo, &key, &run) {
                     note!("(couldn't save the results for `cargo xtask list`: {problem:#})");
@@ -131,13 +133,15 @@ pub fn diagnose(
         return Ok(None);
     }
     note!(
-        "Comparing with the known mistakes of day {}. The first time, this takes up to a \
-         minute. Ctrl-C stops it.",
-        run.day.number
+        "Comparing with the known mistakes of day {}, for the first time{}. Ctrl-C stops it.",
+        run.day.number,
+        Wait::Mistakes.last(repo)
     );
+    let begun = Instant::now();
     let device = options.device.as_deref();
     let record = mistakes::make_record(repo, &run.day, programs, device, stop)?;
     let Some(record) = record else { return Ok(None) };
+    Wait::Mistakes.remember(repo, begun);
     let options = Options { record: Some(record), ..options.clone() };
     let program = programs.get(&run.day.name)?;
     runner::run_checks(repo, &run.day, program, &options, &names).map(Some)

@@ -1,4 +1,4 @@
-//! The result of a day's last check, kept until anything it depends on changes.
+//! The results of a day's last checks, kept until anything they depend on changes.
 
 use crate::backup;
 use crate::checking::outcome::{self, Unit};
@@ -66,24 +66,32 @@ impl Inputs {
     }
 }
 
-/// Saves the outcome of a day's checks. Compute the key before the build, so that a file that
-/// changes in the meantime makes the outcome stale, never wrong.
+/// Saves the outcome of a day's checks. If only some tasks were checked, what is known of the
+/// others stays. Compute the key before the build, so that a file that changes in the meantime makes
+/// the outcome stale, never wrong.
 ///
 /// # Errors
 /// If the disk is full or permission is denied.
 pub fn save(repo: &Repo, key: &str, run: &DayRun) -> Result<()> {
+    let mut units = known(repo, key, &run.day).unwrap_or_default();
+    units.extend(run.units.iter().map(|unit| (unit.test.clone(), unit.clone())));
     let mut text = format!("{key}\n");
-    for unit in &run.units {
+    for unit in units.values() {
         text += &format!("{}\n", json!({"test": unit.test, "status": unit.status.name()}));
     }
     backup::write(&file(repo, &run.day), text.as_bytes())
 }
 
-/// Returns the outcome of a day's last check, by test, or `None` if something has changed since.
+/// Returns the outcome of a day's last checks, by test, or `None` if something has changed since.
 pub fn load(repo: &Repo, inputs: &Inputs, day: &Day) -> Option<BTreeMap<String, Unit>> {
+    known(repo, &inputs.key(repo, day), day)
+}
+
+/// Returns what was saved with this key.
+fn known(repo: &Repo, key: &str, day: &Day) -> Option<BTreeMap<String, Unit>> {
     let text = String::from_utf8(backup::read(&file(repo, day))?).ok()?;
-    let (known, units) = text.split_once('\n')?;
-    (known == inputs.key(repo, day)).then(|| outcome::parse(units))
+    let (saved, units) = text.split_once('\n')?;
+    (saved == key).then(|| outcome::parse(units))
 }
 
 /// Returns the path of a day's saved outcome.

@@ -56,7 +56,7 @@ pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
     }
     let program = format!("debug/candecode-book{}", std::env::consts::EXE_SUFFIX);
     if !cargo::target_dir(repo).join(program).exists() {
-        note!("Compiling mdBook, which is only needed once: less than a minute on two cores.");
+        note!("Compiling mdBook, which is only needed once.");
     }
     let mut command = cargo::command(repo);
     // Optimizing mdBook would take longer than it runs.
