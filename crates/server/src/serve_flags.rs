@@ -51,7 +51,7 @@ pub struct ServeFlags {
     )]
     pub max_num_seqs: usize,
     /// Maximum number of tokens per step. Longer prompts are computed in chunks
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = in_range(1, 1 << 20))]
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = in_range(1, 1 << 20))]
     pub max_num_batched_tokens: usize,
     /// Maximum number of waiting requests. Any others are rejected (429)
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = in_range(0, 1 << 16))]
