@@ -27,11 +27,11 @@ use std::time::{Duration, Instant};
 /// Numbers of clients in the closed loads.
 const CLIENTS: [usize; 2] = [8, 32];
 /// Requests per second in the open load.
-const RATE: f64 = 4.0;
+const RATE: f64 = 5.0;
 /// Tokens in a prompt, the largest id in it, and tokens to generate per request.
-const PROMPT: usize = 48;
+const PROMPT: usize = 32;
 const IDS: f32 = 2000.0;
-const NEW: usize = 32;
+const NEW: usize = 24;
 /// Number of rows that each server has room for.
 const ROWS: usize = 32;
 /// Number of clients with short prompts in the long load.
