@@ -1,10 +1,9 @@
 //! `cargo lab measure`: makes the book's measured blocks again, and writes down where and when.
 
 use crate::book::measured::{self, Block};
-use crate::book::{outputs, Page};
+use crate::book::{outputs, record, Page};
 use crate::mistaken_engine::reference;
 use anyhow::{ensure, Context, Result};
-use candecode_book::Problem;
 use candecode_course::Repo;
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -14,14 +13,10 @@ use std::time::Instant;
 use xtask::checking::table::Sum;
 use xtask::{backup, cargo, git, say};
 
-/// The page that says which machine printed each block, and at which commit.
-pub const RECORD: &str = "measurements.md";
 /// Prints the name of this machine.
 const MACHINE: &str = "cargo xtask bench machine | head -n 1";
 /// The folder of the book's plots.
 const PLOTS: &str = "book/src/bench";
-/// The line after the record's rows.
-const END: &str = "<!-- end of the record -->";
 
 /// The flags of `measure`.
 #[derive(clap::Args)]
@@ -58,7 +53,7 @@ pub fn run(repo: &Repo, args: &Args) -> Result<ExitCode> {
     let mut sum = Sum::default();
     for page in Page::all(repo)?.iter().filter(|page| wanted(&page.name)) {
         let lines: Vec<&str> = page.text.lines().collect();
-        for (index, block) in blocks(page, &lines)?.into_iter().enumerate() {
+        for (index, block) in page.blocks(&lines)?.into_iter().enumerate() {
             let measured = lab.measure(page, index, &block);
             if let Err(error) = &measured {
                 say!("NOT MEASURED  {}: `{}`: {error:#}", page.name, block.command);
@@ -70,12 +65,6 @@ pub fn run(repo: &Repo, args: &Args) -> Result<ExitCode> {
     sum.add(measured::compare(&Page::all(repo)?, wanted));
     say!("{}", sum.line());
     Ok(ExitCode::from(u8::from(sum.failed > 0)))
-}
-
-/// Returns a page's measured blocks.
-fn blocks(page: &Page, lines: &[&str]) -> Result<Vec<Block>> {
-    measured::blocks(lines)
-        .map_err(|(line, why)| anyhow::anyhow!("{}:{}: {why}", page.file, line + 1))
 }
 
 /// Where the blocks are measured.
@@ -117,7 +106,7 @@ impl Lab<'_> {
     fn write(&self, page: &Page, index: usize, text: &str) -> Result<()> {
         let page = Page { text: self.repo.read(&page.file)?, ..page.clone() };
         let lines: Vec<&str> = page.text.lines().collect();
-        let block = &blocks(&page, &lines)?[index];
+        let block = &page.blocks(&lines)?[index];
         let mut new: Vec<String> = lines.iter().map(ToString::to_string).collect();
         let is_fenced = lines[block.body.start - 1].starts_with("```");
         let body = if is_fenced {
@@ -148,73 +137,13 @@ impl Lab<'_> {
 
     /// Writes down that this machine has measured a command at this commit.
     fn record(&self, command: &str, seconds: &str) -> Result<()> {
-        let file = format!("book/src/{RECORD}");
+        let file = format!("book/src/{}", record::PAGE);
         let old = self.repo.read(&file)?;
-        let mut all = rows(&old);
         let Self { machine, commit, .. } = self;
-        let row = format!("{} | {machine} | {commit} | {seconds} |", cell(command));
-        all.retain(|row| !is_of(row, command));
-        all.push(row);
-        let mut kept = Vec::new();
-        for command in commands(&Page::all(self.repo)?)? {
-            kept.extend(all.iter().find(|row| is_of(row, &command)).cloned());
-        }
-        backup::write(&self.repo.root.join(file), with_rows(&old, &kept)?.as_bytes())
+        let row = format!("{machine} | {commit} | {seconds} |");
+        let new = record::with(&old, &Page::all(self.repo)?, command, &row)?;
+        backup::write(&self.repo.root.join(file), new.as_bytes())
     }
-}
-
-/// Returns the commands of all measured blocks, in the book's order, each once.
-fn commands(pages: &[Page]) -> Result<Vec<String>> {
-    let mut all = Vec::new();
-    for page in pages {
-        for block in blocks(page, &page.text.lines().collect::<Vec<_>>())? {
-            if !all.contains(&block.command) {
-                all.push(block.command);
-            }
-        }
-    }
-    Ok(all)
-}
-
-/// Returns the beginning of a command's row.
-fn cell(command: &str) -> String {
-    format!("| `{}`", command.replace('|', "\\|"))
-}
-
-fn is_of(row: &str, command: &str) -> bool {
-    row.starts_with(&format!("{} |", cell(command)))
-}
-
-/// Returns the record's rows.
-fn rows(text: &str) -> Vec<String> {
-    text.lines().filter(|line| line.starts_with("| `")).map(str::to_string).collect()
-}
-
-/// Replaces the record's rows.
-fn with_rows(text: &str, rows: &[String]) -> Result<String> {
-    let old = format!("{RECORD} has no table that ends with `{END}`");
-    let (before, after) = text.split_once(END).context(old.clone())?;
-    let (head, _) = before.split_once("--:|\n").context(old)?;
-    let rows: String = rows.iter().map(|row| format!("{row}\n")).collect();
-    Ok(format!("{head}--:|\n{rows}\n{END}{after}"))
-}
-
-/// Returns the problems with the record: commands without a row, and rows without a command.
-pub fn problems(pages: &[Page]) -> Vec<Problem> {
-    let (Ok(commands), Some(page)) =
-        (commands(pages), pages.iter().find(|page| page.name == RECORD))
-    else {
-        return Vec::new(); // a damaged block is a problem of its page
-    };
-    let rows = rows(&page.text);
-    let unknown = rows.iter().filter(|row| !commands.iter().any(|command| is_of(row, command)));
-    let unmeasured = commands.iter().filter(|command| !rows.iter().any(|row| is_of(row, command)));
-    let problem = |message| Problem { file: page.file.clone(), line: 1, message };
-    let remedy = "`cargo lab measure` writes the record";
-    let unmeasured = unmeasured
-        .map(|command| problem(format!("no row says who measured `{command}`; {remedy}")));
-    let unknown = unknown.map(|row| problem(format!("no block shows {row}; {remedy}")));
-    unmeasured.chain(unknown).collect()
 }
 
 /// Fails if anything but what this command writes has changed since the last commit, because the
@@ -243,7 +172,7 @@ fn refuse_changes(repo: &Repo) -> Result<()> {
 /// Returns a page without its measured blocks and the record's rows.
 fn without_what_is_written(text: &str) -> String {
     let text = measured::without_blocks(text);
-    let is_written = |line: &&str| line.starts_with("| `") && text.contains(END);
+    let is_written = |line: &&str| line.starts_with("| `") && text.contains(record::END);
     text.lines().filter(|line| !is_written(line)).collect::<Vec<_>>().join("\n").trim_end().into()
 }
 
@@ -284,7 +213,7 @@ mod tests {
         let pages = Page::all(lab.repo).unwrap();
         let page = pages.iter().find(|page| page.name == "a.md").unwrap();
         let lines: Vec<&str> = page.text.lines().collect();
-        lab.measure(page, 0, &blocks(page, &lines).unwrap()[0])?;
+        lab.measure(page, 0, &page.blocks(&lines).unwrap()[0])?;
         lab.repo.read("book/src/a.md")
     }
 
@@ -309,13 +238,13 @@ mod tests {
     #[test]
     fn a_block_and_its_record_are_written_once_per_commit() {
         let repo = repo("block");
-        assert_eq!(problems(&Page::all(&repo).unwrap()).len(), 2);
+        assert_eq!(record::problems(&Page::all(&repo).unwrap()).len(), 2);
         let lab = lab(&repo);
         assert!(measure(&lab).unwrap().ends_with("```text\n2\n```\n"));
         let record = repo.read("book/src/measurements.md").unwrap();
         assert!(record.contains("| `echo 2 \\| cat` | my machine | abcd | 0 |"), "{record}");
         assert!(!record.contains("gone"), "{record}");
-        assert_eq!(problems(&Page::all(&repo).unwrap()), []);
+        assert_eq!(record::problems(&Page::all(&repo).unwrap()), []);
         let kept = fs::read_dir(&lab.kept).unwrap().next().unwrap().unwrap().path();
         fs::write(kept, "7\n3\n").unwrap();
         assert!(measure(&lab).unwrap().ends_with("```text\n3\n```\n"));

@@ -7,8 +7,8 @@
 
 pub mod measured;
 pub mod outputs;
+pub mod record;
 
-use crate::measure;
 use anyhow::{ensure, Context, Result};
 use candecode_book::{figures, links, marked, refuse, Problem};
 use candecode_course::Repo;
@@ -55,7 +55,7 @@ pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
         problems.extend(measured::problems(page));
         changes.push((page, edits));
     }
-    problems.extend(measure::problems(&pages));
+    problems.extend(record::problems(&pages));
     let figures = drawn(repo, &mut problems)?;
     refuse(problems)?;
 
@@ -139,6 +139,15 @@ impl Page {
             pages.push(Page { text: repo.read(&file)?, file, name });
         }
         Ok(pages)
+    }
+
+    /// Returns the page's measured blocks.
+    ///
+    /// # Errors
+    /// If one has no command, or no end.
+    pub fn blocks(&self, lines: &[&str]) -> Result<Vec<measured::Block>> {
+        measured::blocks(lines)
+            .map_err(|(line, why)| anyhow::anyhow!("{}:{}: {why}", self.file, line + 1))
     }
 
     /// Writes the blocks that differ, or prints the differences.

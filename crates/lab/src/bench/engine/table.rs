@@ -109,11 +109,16 @@ pub fn text(rows: &[Row], verify: &[Vec<f64>], drafted: &[Drafted]) -> String {
         let cost = median(verify.iter().map(|seconds| seconds[i] / seconds[0]).collect());
         let _ = writeln!(out, "| {tokens} | {cost:.2} |");
     }
-    out += "\n| drafts of | tokens per pass | measured speedup | text |\n|--:|--:|--:|---|\n";
+    out += "\n| drafts | tokens per pass | measured speedup | text |\n|--:|--:|--:|---|\n";
     for (i, row) in drafted[0].rows.iter().enumerate() {
         let gain = median(drafted.iter().map(|all| all.plain_s / all.rows[i].seconds).collect());
-        let _ =
-            writeln!(out, "| {} | {:.2} | {gain:.2} | {} |", row.k, row.a_pass, equal(row.same));
+        let _ = writeln!(
+            out,
+            "| up to {} | {:.2} | {gain:.2} | {} |",
+            row.k,
+            row.a_pass,
+            equal(row.same)
+        );
     }
     out
 }
