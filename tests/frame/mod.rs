@@ -18,7 +18,6 @@ pub mod proof;
 #[path = "../../crates/testing/src/random.rs"]
 mod random;
 mod recall;
-pub mod record;
 mod report;
 mod witness;
 
@@ -65,18 +64,16 @@ impl<D> Check<D> {
     }
 }
 
-/// A known mistake (it must fail, with its own diagnosis) or a correct variant (it must pass).
+/// A known mistake (it must fail) or a correct variant (it must pass).
 pub struct Known<D> {
     /// Its name in the day's `mistakes.toml`.
     pub name: &'static str,
-    /// The message shown when the reader's output equals this mistake's.
-    pub diagnosis: &'static str,
     /// The code.
     pub day: D,
 }
 
 /// Why a check failed.
-#[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
     /// A result other than the expected one; `got` distinguishes known mistakes.
     Wrong { got: String },
@@ -91,7 +88,7 @@ pub enum Kind {
 }
 
 /// A failed check: the text to show, and the data used to compare it with other failures.
-#[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
     /// The kind of failure.
     pub kind: Kind,
@@ -107,34 +104,39 @@ impl Failure {
         Self { kind, lines, likely: None }
     }
 
-    /// Returns whether a known mistake can fail this way: with a wrong result or an error.
-    pub fn may_be_known(&self) -> bool {
-        matches!(self.kind, Kind::Wrong { .. } | Kind::Error)
+    /// Returns the report's word for the kind of failure.
+    pub fn status(&self) -> &'static str {
+        match &self.kind {
+            Kind::Wrong { .. } | Kind::Error => "failed",
+            Kind::Unwritten(_) => "unwritten",
+            Kind::Panicked => "panicked",
+            Kind::TimedOut => "timeout",
+        }
     }
 
-    /// Returns whether two failures of one check match word for word. Numbers may differ by as much
-    /// as reordering the same operations changes them.
-    pub fn same(&self, other: &Self) -> bool {
-        let number = |word: &str| word.parse::<f64>().ok();
-        let alike = |(a, b): (&str, &str)| match (number(a), number(b)) {
-            _ if a == b => true,
-            (Some(a), Some(b)) if a.is_finite() => (a - b).abs() <= 1e-5 * a.abs().max(1.0),
-            _ => false,
-        };
-        std::mem::discriminant(&self.kind) == std::mem::discriminant(&other.kind)
-            && self.words().count() == other.words().count()
-            && self.words().zip(other.words()).all(alike)
-    }
-
-    /// Returns the words of the displayed lines, then those of everything computed.
-    fn words(&self) -> impl Iterator<Item = &str> {
+    /// Returns what two failures of one check are compared by: the words of the lines shown, and in
+    /// a second line those of the result. Of a long result, a fixed sample is enough.
+    pub fn words(&self) -> String {
         let got = match &self.kind {
             Kind::Wrong { got } => got.as_str(),
-            _ => "",
+            Kind::Error => "",
+            _ => return String::new(),
         };
-        self.lines.iter().map(String::as_str).chain([got]).flat_map(str::split_whitespace)
+        let lines = self.lines.iter().flat_map(|line| line.split_whitespace());
+        let mut lines = lines.collect::<Vec<_>>().join(" ");
+        let mut got: Vec<&str> = got.split_whitespace().collect();
+        if got.len() > SAMPLE {
+            lines += &format!(" ({} words)", got.len());
+            // Multiples of the golden ratio's fraction are spread evenly, whatever the shape.
+            let at = |i: usize| i * 2_654_435_761 % got.len();
+            got = (0..SAMPLE).map(|i| got[at(i)]).collect();
+        }
+        format!("{lines}\n{}", got.join(" "))
     }
 }
+
+/// The number of words to compare in a long result.
+const SAMPLE: usize = 32;
 
 impl From<candle_core::Error> for Failure {
     fn from(error: candle_core::Error) -> Self {

@@ -48,9 +48,9 @@ macro_rules! checks {
             let also: &[(&str, frame::program::Test)] = &[$($((stringify!($also), $also)),+)?];
             let measure: &[frame::program::Measure<Day>] = &[$($measure)?];
             #[cfg(mistakes)]
-            let all = |args: &[String]| {
+            let all = |_: &[String]| {
                 let _ = measure;
-                frame::proof::main(args, &checks, also, &stub(), &mistakes(), &variants())
+                frame::proof::main(&checks, also, &stub(), &mistakes(), &variants())
             };
             #[cfg(not(mistakes))]
             let all = |args: &[String]| {
@@ -112,7 +112,7 @@ fn serve<D: Copy + Send + 'static>(checks: &[Check<D>], day: &D) {
     for id in ids {
         let report = match checks.iter().find(|check| check.id() == id) {
             Some(check) => Report::of(check, &run_to_the_end(check, day)),
-            None => Report { status: "failed", message: format!("there is no check `{id}`") },
+            None => Report::plain("failed", format!("there is no check `{id}`")),
         };
         report.send(&id);
     }

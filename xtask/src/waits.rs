@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 pub enum Wait {
     /// The build of the engine or the server with the reader's days.
     Engine,
-    /// Compiling a day's known mistakes and recording what they do.
-    Mistakes,
 }
 
 /// The shortest wait to remember. A build that finds everything up to date says nothing about the
@@ -23,11 +21,7 @@ impl Wait {
     /// Returns a remark such as ` (the last such build took 23 s)`, empty if nothing is known.
     pub fn last(self, repo: &Repo) -> String {
         let said = backup::read(&self.file(repo)).and_then(|bytes| String::from_utf8(bytes).ok());
-        let noun = match self {
-            Wait::Engine => "build",
-            Wait::Mistakes => "comparison",
-        };
-        let remark = |seconds| format!(" (the last such {noun} took {})", words(seconds));
+        let remark = |seconds| format!(" (the last such build took {})", words(seconds));
         said.and_then(|text| text.trim().parse().ok()).map_or(String::new(), remark)
     }
 
@@ -43,7 +37,6 @@ impl Wait {
     fn file(self, repo: &Repo) -> PathBuf {
         let name = match self {
             Wait::Engine => "engine",
-            Wait::Mistakes => "mistakes",
         };
         cargo::target_dir(repo).join("candecode/waits").join(name)
     }
@@ -70,7 +63,6 @@ mod tests {
         backup::write(&Wait::Engine.file(&repo), b"83\n").unwrap();
         let known = " (the last such build took 1 min 23 s)";
         assert_eq!(Wait::Engine.last(&repo), known);
-        assert_eq!(Wait::Mistakes.last(&repo), "", "each kind has its own");
         Wait::Engine.remember(&repo, Instant::now());
         assert_eq!(Wait::Engine.last(&repo), known, "nothing to do");
         std::fs::remove_dir_all(root).unwrap();

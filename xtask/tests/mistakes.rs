@@ -1,145 +1,141 @@
-//! Known mistakes on a small course: when they are recorded, and which diagnoses follow.
+//! Known mistakes on a small course: which diagnoses follow from their record.
 
 mod common;
 
 use common::Fake;
 
-/// Day 0's checks. A check that fails reads its diagnosis from the record, if there is one. The
-/// program with the known mistakes reads from the file `how` what to do.
+/// Checks that say a word about the number that they got.
 const CHECKS: &str = r##"
 #[cfg(not(feature = "mine"))]
-use candecode::day00_one;
+use candecode::day01_two;
 #[cfg(feature = "mine")]
 #[allow(dead_code)]
-#[path = "../../src/day00_one.rs"]
-mod day00_one;
+#[path = "../../src/day01_two.rs"]
+mod day01_two;
 checks! {
-    day00_one:
-    0.1: is_one;
+    day01_two:
+    1.1: is_two, is_even;
+    1.2: is_four;
 }
 
-fn is_one() -> Outcome {
-    if day00_one::one() == 1 {
+fn got(n: u32, is_right: bool, task: &str, what: &str) -> Outcome {
+    if is_right {
         return right(true);
     }
-    let record = std::env::var("CANDECODE_RECORD").ok();
-    let record = record.map(|path| std::fs::read_to_string(path).unwrap());
-    let known = record.is_some_and(|text| text.contains("it is 2"));
-    let diagnosis = if known { "  this is what you get: it is 2\\n" } else { "" };
-    ("failed", format!("task 0.1 · is one\\n  got    2\\n{diagnosis}"))
+    let next = format!("  next: cargo xtask check day1 --task {task}");
+    let n = if n == 10 { "NaN".to_string() } else { n.to_string() };
+    ("failed", format!("task {task} · {what}\\n  got    {n}\\n  likely: a guess\\n{next}"))
 }
-
-#[cfg(mistakes)]
-fn main() {
-    let how = std::fs::read_to_string("how").unwrap_or_default();
-    std::fs::write("how", format!("{how}ran ")).unwrap();
-    match how.trim() {
-        "die" => std::process::abort(),
-        "wait" => std::thread::sleep(std::time::Duration::from_secs(5)),
-        _ => {}
-    }
-    send(r#"{"row":"mistake","name":"two","caught":[],"alone":[],"words":"it is 2"}"#);
-}
+fn is_two() -> Outcome { got(day01_two::two(), day01_two::two() == 2, "1.1", "is two") }
+fn is_even() -> Outcome { got(day01_two::two(), day01_two::two() % 2 == 0, "1.1", "is even") }
+fn is_four() -> Outcome { got(day01_two::four(), day01_two::four() == 4, "1.2", "is four") }
 "##;
 
-const RECORD: &str = "target/candecode/records/day00_one.jsonl";
+/// What the checks say about `one() + N` for `two()`, or `N` for `four()`, and its diagnosis.
+const KNOWN: [(&str, &[(&str, &str)]); 4] = [
+    (
+        "it is three",
+        &[("task_1_1_is_two", "3"), ("task_1_1_is_even", "3"), ("task_1_2_is_four", "6")],
+    ),
+    ("it is eight", &[("task_1_1_is_two", "8")]),
+    ("it is nine", &[("task_1_2_is_four", "9")]),
+    ("it is NaN", &[("task_1_2_is_four", "NaN")]),
+];
 
-/// A course whose reader has made the known mistake.
-fn mistaken() -> Fake {
+const RECORD: &str = "tests/day01_two/record.jsonl";
+
+/// A course whose day 1 has known mistakes, and these bodies of its functions.
+fn course(two: &str, four: &str) -> Fake {
     let fake = Fake::new();
-    fake.write("tests/day00_one/checks.rs", &format!("{}{CHECKS}", common::FRAME));
-    let mistake = "[[mistake]]\nname = \"two\"\nfind = \"    1\"\nreplace = \"    2\"\n";
-    fake.write("tests/day00_one/mistakes.toml", &format!("{mistake}diagnosis = \"it is 2\"\n"));
-    fake.solve("day00_one.rs", |source| source.replace("    1\n", "    2\n"));
+    fake.write("tests/day01_two/checks.rs", &format!("{}{CHECKS}", common::FRAME));
+    let (mut mistakes, mut record) = (String::new(), String::new());
+    for (diagnosis, failures) in KNOWN {
+        let name = diagnosis.replace(' ', "_");
+        mistakes += &format!(
+            "[[mistake]]\nname = \"{name}\"\nfind = \"\"\nreplace = \"\"\ndiagnosis = \"{diagnosis}\"\n"
+        );
+        for (check, got) in failures {
+            let words = format!("got {got}\\n{got}");
+            record += &format!(
+                "{{\"by\":[\"{name}\"],\"check\":\"{check}\",\"status\":\"failed\",\"words\":\"{words}\"}}\n"
+            );
+        }
+    }
+    fake.write("tests/day01_two/mistakes.toml", &mistakes);
+    fake.write(RECORD, &record);
+    write(&fake, two, four);
     fake
 }
 
+fn write(fake: &Fake, two: &str, four: &str) {
+    fake.solve("day01_two.rs", |source| {
+        source.replace("one() + one()", two).replace("two() * helper()", four)
+    });
+}
+
 #[test]
-fn results_print_first_and_the_diagnosis_is_saved() {
-    let fake = mistaken();
-    let (out, err, code) = fake.say(&["check", "day0"]);
-    let (answer, diagnosis) = out.split_once("0 passed, 1 failed\n").unwrap_or((&out, ""));
-    assert!(answer.contains("✗ failed: task 0.1 · is one\n  got    2\n"), "{out}");
-    assert!(!answer.contains("this is what you get"), "{out}");
-    assert_eq!(diagnosis, "\n✗ task 0.1 · is one\n  this is what you get: it is 2\n");
-    assert!(err.contains("Comparing with the known mistakes of day 0") && code == 1, "{err}");
+fn a_mistake_that_explains_all_checks_is_a_fact() {
+    let fake = course("3", "two() * helper()");
+    let (out, err, code) = fake.say(&["check", "day1"]);
+    let said = "✗ failed: task 1.1 · is two\n  got    3\n  this is what you get: it is three\n  \
+                the same goes for 2 more checks:\n";
+    assert!(out.starts_with(said) && code == 1, "{out}{err}");
+    assert!(!out.contains("a guess") && !out.contains("perhaps"), "{out}");
 
-    let (out, err, code) = fake.say(&["check", "day0"]);
-    assert!(out.contains("  got    2\n  this is what you get: it is 2\n"), "{out}{err}");
-    assert!(out.ends_with("0 passed, 1 failed\n") && !err.contains("Comparing"), "{out}{err}");
-    assert_eq!((code, fake.read("how").as_str()), (1, "ran "));
-
-    let (out, _, _) = fake.say(&["check", "day0", "--rest", "mine"]);
+    let (out, ..) = fake.say(&["check", "day1", "--rest", "mine"]);
     assert!(!out.contains("this is what you get"), "not about these days: {out}");
 }
 
 #[test]
-fn a_damaged_or_stale_record_is_rebuilt() {
-    let fake = mistaken();
-    fake.say(&["check", "day0"]);
-    let whole = fake.read(RECORD);
-    let (key, rows) = whole.split_once('\n').unwrap();
-    let damaged = [
-        String::new(),
-        format!("{key}\n"),
-        format!("{key}\n{}", &rows[..rows.len() / 2]),
-        format!("{key}\n{{}}\n"),
-        format!("0\n{rows}"),
-    ];
-    for text in damaged {
-        fake.write("how", "");
-        fake.write(RECORD, &text);
-        let (out, err, _) = fake.say(&["check", "day0"]);
-        assert!(out.ends_with("\n  this is what you get: it is 2\n"), "{text:?}: {out}{err}");
-        assert_eq!((fake.read("how").as_str(), fake.read(RECORD)), ("ran ", whole.clone()));
-    }
-    fake.write("how", "");
-    fake.write("solutions/day01_two.rs", &(fake.read("solutions/day01_two.rs") + "// new\n"));
-    fake.say(&["check", "day0"]);
-    assert_eq!(fake.read("how"), "ran ", "the reference has changed");
-}
-
-#[test]
-fn a_crashed_mistake_run_records_and_names_nothing() {
-    let fake = mistaken();
-    fake.write("how", "die ");
-    let (out, err, code) = fake.say(&["check", "day0"]);
-    assert!(out.ends_with("0 passed, 1 failed\n"), "{out}");
-    assert!(err.contains("error: ") && err.contains("day 0's known mistakes"), "{err}");
-    assert!(code == 1 && !fake.path(RECORD).exists());
-}
-
-#[test]
-#[cfg(unix)]
-fn ctrl_c_stops_the_mistake_search_but_keeps_the_result() {
-    let fake = mistaken();
-    fake.write("how", "wait ");
-    let mut session = common::Session::open(&fake, "check day0");
-    session.sees("0 passed, 1 failed");
-    session.sees("Comparing with the known mistakes");
-    while !fake.read("how").contains("ran") {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    session.interrupt();
-    assert_eq!(session.ends(), 1);
-    assert!(!fake.path(RECORD).exists());
-}
-
-#[test]
-#[cfg(unix)]
-fn watch_continues_if_known_mistakes_cannot_be_applied() {
-    let fake = mistaken();
-    let mistakes = fake.read("tests/day00_one/mistakes.toml");
-    fake.write(
-        "tests/day00_one/mistakes.toml",
-        &mistakes.replace("find = \"    1\"", "find = \"7\""),
+fn a_mistake_that_explains_a_part_is_only_likely_or_not_named() {
+    // Two of three failures are the mistake's.
+    let fake = course("3", "7");
+    let (out, ..) = fake.say(&["check", "day1"]);
+    assert!(
+        out.contains("  got    3\n  perhaps: it is three\n  the same goes for task 1.1"),
+        "{out}"
     );
-    let mut session = common::Session::open(&fake, "check --watch");
-    session.sees("waiting for a save of src/day00_one.rs");
-    session.sees("Comparing with the known mistakes");
-    session.sees("error: ");
-    fake.solve("day00_one.rs", |source| source);
-    session.sees("✓ day 0 is done");
+    assert!(out.contains("  got    7\n  likely: a guess\n"), "{out}");
+    // One check ran, which the mistake's other failures could contradict.
+    write(&fake, "3", "todo!(\"day 1, task 2: four\")");
+    let (out, ..) = fake.say(&["check", "day1"]);
+    assert!(out.contains("  got    3\n  this is what you get: it is three\n"), "two checks: {out}");
+    write(&fake, "one() + one()", "6");
+    let (out, ..) = fake.say(&["check", "day1"]);
+    assert!(out.contains("  got    6\n  likely: a guess\n"), "two checks pass: {out}");
+}
+
+#[test]
+fn mistakes_of_two_tasks_are_both_named() {
+    let fake = course("8", "9");
+    let (out, ..) = fake.say(&["check", "day1"]);
+    assert!(out.contains("  got    8\n  this is what you get: it is eight\n"), "{out}");
+    assert!(out.contains("  got    9\n  this is what you get: it is nine\n"), "{out}");
+}
+
+#[test]
+fn nan_alone_names_nothing() {
+    let fake = course("one() + one()", "10");
+    let (out, ..) = fake.say(&["check", "day1"]);
+    assert!(out.contains("  got    NaN\n  likely: a guess\n"), "{out}");
+}
+
+#[test]
+fn a_damaged_record_is_reported_and_the_checks_still_count() {
+    let fake = course("3", "two() * helper()");
+    fake.write(RECORD, "<<<<<<< HEAD\n");
+    let (out, err, code) = fake.say(&["check", "day1"]);
+    assert!(out.ends_with("0 passed, 3 failed\n") && code == 1, "{out}");
+    assert!(err.contains("record.jsonl isn't a record: line 1"), "{err}");
+}
+
+#[test]
+#[cfg(unix)]
+fn watch_names_the_mistake_at_once() {
+    let fake = course("3", "two() * helper()");
+    let mut session = common::Session::open(&fake, "check day1 --watch");
+    session.sees("this is what you get: it is three");
+    session.sees("waiting for a save of src/day01_two.rs");
     session.send("q");
     assert_eq!(session.ends(), 0);
 }

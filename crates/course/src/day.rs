@@ -48,9 +48,9 @@ impl Day {
         format!("tests/{}/oracle.{extension}", self.name)
     }
 
-    /// Returns the path of the record of which checks catch which known mistake.
+    /// Returns the path of the record of how the known mistakes fail the checks.
     pub fn record(&self) -> String {
-        format!("tests/{}/record.txt", self.name)
+        format!("tests/{}/record.jsonl", self.name)
     }
 
     /// Returns the path of the chapter.

@@ -1,13 +1,15 @@
 //! `cargo xtask mistakes`: runs a day's checks on every known mistake, every correct variant and
-//! the stub, and prints a table. Compares it with the day's `record.txt`, or writes that.
+//! the stub, and prints a table. Compares it with the day's `record.jsonl`, or writes that.
 
 use anyhow::Result;
 use candecode_course::{task_of_check, Day, Repo};
 use clap::Args;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use xtask::backup;
 use xtask::cargo::{self, Built};
 use xtask::checking::builds::{self, Mix};
+use xtask::checking::known::{self, Cause, Failure, Known, Mistake};
 use xtask::checking::mistakes;
 use xtask::checking::outcome::{self, MistakeRow, Status};
 use xtask::checking::runner::DayRun;
@@ -22,13 +24,16 @@ pub struct Mistakes {
     /// The day: `day6` or `6` [default: all]
     #[arg(value_name = "DAY")]
     day: Option<String>,
-    /// Write which checks catch which mistake to tests/dayNN_*/record.txt
+    /// Write how each mistake fails the checks to tests/dayNN_*/record.jsonl
     #[arg(long)]
     record: bool,
 }
 
+/// The number of mistakes that each day needs.
+const FEWEST: usize = 6;
+
 /// Runs `mistakes`. The exit code is 0 only if every mistake is caught and named, every variant
-/// passes, and the records have a line for every mistake. Other differences are shown.
+/// passes, and the records say what the checks do now.
 ///
 /// # Errors
 /// If the usage is wrong, or the repository's programs can't be built or started.
@@ -47,120 +52,135 @@ pub fn run(repo: &Repo, args: &Mistakes) -> Result<ExitCode> {
     let mut sum = Sum::default();
     for day in &days {
         let run = mistakes::prove(repo, day, &programs)?;
-        sum.add(show(repo, &run)?);
-        let record = record(&repo.mistakes(day)?, &outcome::mistake_rows(&run.report));
+        let rows = outcome::mistake_rows(&run.report);
+        let known = known(repo, day, &rows)?;
+        sum.add(show(repo, &run, &rows, &known)?);
         if args.record {
+            let record = known.record(&repo.checks(day)?);
             backup::write(&repo.root.join(day.record()), record.as_bytes())?;
-        } else if repo.read(&day.record()).ok().as_ref() != Some(&record) {
-            let kept = repo.read(&day.record()).unwrap_or_default();
+            continue;
+        }
+        let kept = repo.read(&day.record()).unwrap_or_default();
+        let changes = changes(&known::parse(&kept)?, &known);
+        if !changes.is_empty() {
             say!("{} isn't what the checks do now:", day.record());
-            changed(&kept, &record).iter().for_each(|line| say!("  {line}"));
+            changes.iter().for_each(|line| say!("  {line}"));
             let command = format!("cargo xtask mistakes day{} --record", day.number);
             say!("If that's intended, `{command}` writes it again.\n");
-            // A loop that only a time-out ends, or the order of a hash map, can move a check from
-            // one run to the next. A mistake without a line is always an error.
-            let names = |text: &str| -> Vec<String> {
-                let name = |line: &str| line.split(' ').next().unwrap_or_default().to_string();
-                text.lines().map(name).collect()
-            };
-            let failed = usize::from(names(&kept) != names(&record));
-            sum.add(Sum { passed: 0, failed });
+            sum.add(Sum { passed: 0, failed: 1 });
         }
     }
     say!("{}", sum.line());
     Ok(ExitCode::from(u8::from(sum.failed > 0)))
 }
 
+/// Returns a day's known mistakes as they are now.
+fn known(repo: &Repo, day: &Day, rows: &[MistakeRow]) -> Result<Known> {
+    let failures = |name: &str| {
+        let row = rows.iter().find(|row| row.kind == "mistake" && row.name == name)?;
+        Some(row.failures.clone())
+    };
+    Ok(Known::of(&repo.mistakes(day)?, &repo.checks(day)?, failures))
+}
+
 /// Prints a day's table and any problems with its checkers. Returns the totals, which include each
 /// row and each problem.
-fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
+fn show(repo: &Repo, run: &DayRun, rows: &[MistakeRow], known: &Known) -> Result<Sum> {
     say!("{}", paint(Color::Bold, &run.day.title()));
-    let rows = outcome::mistake_rows(&run.report);
-    let mut rows: Vec<(&MistakeRow, bool, &str)> = rows.iter().map(judge).collect();
-    // Tests report in the order they finish.
-    rows.sort_by_key(|(row, ..)| {
-        ["mistake", "variant", "stub"].iter().position(|k| *k == row.kind)
-    });
-    let width = rows.iter().map(|(row, _, _)| row.name.len()).max().unwrap_or(0);
-    for (row, good, word) in &rows {
-        let (color, symbol) = if *good { (Color::Green, "✓") } else { (Color::Red, "✗") };
-        let by = match row.kind.as_str() {
-            "variant" => "another correct solution".to_string(),
-            "stub" => format!("by {} of {}", row.caught.len(), row.words),
-            _ => format!("by {}", tasks(&row.caught)),
-        };
-        let mark = paint(color, &format!("{symbol} {word:<11}"));
-        say!("  {mark} {:<width$}  {by}", row.name);
-        if row.kind == "mistake" {
-            let words = format!("{:>16}named in {}: {}", "", tasks(&row.alone), row.words);
-            say!("{}", paint(Color::Dim, &words));
+    let checks = repo.checks(&run.day)?;
+    let mut lines: Vec<(&str, bool, &str, String)> = Vec::new();
+    for mistake in &known.mistakes {
+        let caught: Vec<String> =
+            checks.iter().filter(|check| mistake.failures.contains_key(*check)).cloned().collect();
+        let named = named(known, mistake, &checks);
+        let (is_good, word) = judge(mistake, &named);
+        let by = format!("by {}", tasks(&caught));
+        lines.push((&mistake.name, is_good, word, by));
+        let words = format!("named in {}: {}", tasks(&named), mistake.diagnosis);
+        lines.push(("", true, "", words));
+    }
+    for row in rows.iter().filter(|row| row.kind == "variant") {
+        let is_good = row.caught.is_empty();
+        let word = if is_good { "passes" } else { "fails" };
+        lines.push((&row.name, is_good, word, "another correct solution".to_string()));
+    }
+    for row in rows.iter().filter(|row| row.kind == "stub") {
+        let is_good = row.words == format!("{} checks", row.caught.len());
+        let word = if is_good { "not written" } else { "unclear" };
+        let by = format!("by {} of {}", row.caught.len(), row.words);
+        lines.push((&row.name, is_good, word, by));
+    }
+    let width = lines.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
+    for (name, is_good, word, rest) in &lines {
+        let (color, symbol) = if *is_good { (Color::Green, "✓") } else { (Color::Red, "✗") };
+        match name.is_empty() {
+            true => say!("{}", paint(Color::Dim, &format!("{:>16}{rest}", ""))),
+            false => {
+                let mark = paint(color, &format!("{symbol} {word:<11}"));
+                say!("  {mark} {name:<width$}  {rest}");
+            }
         }
     }
     let mut failed = run.units.iter().filter(|unit| unit.status != Status::Passed).count();
     table::messages(run, false, &[]);
     // The stub's row names every check.
-    let checked =
-        rows.iter().filter(|(row, ..)| row.kind == "stub").flat_map(|(row, ..)| &row.caught);
+    let checked = rows.iter().filter(|row| row.kind == "stub").flat_map(|row| &row.caught);
     let checked: Vec<String> = checked.filter_map(|check| task_of_check(check)).collect();
     for task in repo.tasks(&run.day)?.iter().filter(|task| !checked.contains(&task.id)) {
         say!("  task {} has no check", task.id);
         failed += 1;
     }
-    say!("");
-    let good = rows.iter().filter(|(_, good, _)| *good).count();
-    Ok(Sum { passed: good, failed: failed.max(rows.len() - good) })
-}
-
-/// Returns a day's record: a line for each known mistake, with the checks that catch it. A check
-/// is its task and its place there: `6.1b` is the second of task 6.1. A star marks those in which
-/// the mistake differs from all others.
-fn record(mistakes: &candecode_course::Mistakes, rows: &[MistakeRow]) -> String {
-    // The stub's row has every check, in the table's order.
-    let all = rows.iter().find(|row| row.kind == "stub").map(|row| row.caught.as_slice());
-    let all = all.unwrap_or_default();
-    let place = |check: &String| {
-        let task = task_of_check(check)?;
-        let before = all.iter().take_while(|other| *other != check);
-        let nth = before.filter(|other| task_of_check(other).as_ref() == Some(&task)).count();
-        Some(format!("{task}{}", (b'a' + nth as u8) as char))
-    };
-    let mut text = String::new();
-    for mistake in &mistakes.mistakes {
-        let row = rows.iter().find(|row| row.kind == "mistake" && row.name == mistake.name);
-        let Some(row) = row else { continue };
-        text += &mistake.name;
-        for check in all.iter().filter(|check| row.caught.contains(check)) {
-            let star = if row.alone.contains(check) { "*" } else { "" };
-            text += &format!(" {}{star}", place(check).unwrap_or_default());
-        }
-        text.push('\n');
+    let (has, needs) = (known.mistakes.len(), repo.mistakes(&run.day)?.mistakes.len().max(FEWEST));
+    if has < needs {
+        say!("  {has} known mistakes were tried; there should be {needs}");
+        failed += 1;
     }
-    text
+    say!("");
+    let lines = lines.iter().filter(|(name, ..)| !name.is_empty());
+    let (good, bad): (Vec<_>, Vec<_>) = lines.partition(|(_, is_good, ..)| *is_good);
+    Ok(Sum { passed: good.len(), failed: failed.max(bad.len()) })
 }
 
-/// Returns the lines that only one of two texts has, marked as in a diff.
-fn changed(old: &str, new: &str) -> Vec<String> {
-    let only = |text: &str, other: &str, mark: char| -> Vec<String> {
-        let missing = text.lines().filter(|line| !other.lines().any(|known| known == *line));
-        missing.map(|line| format!("{mark} {line}")).collect()
-    };
-    [only(old, new, '-'), only(new, old, '+')].concat()
+/// Returns the checks in which a mistake is named as a fact, if a reader makes it and no other.
+fn named(known: &Known, mistake: &Mistake, checks: &[String]) -> Vec<String> {
+    let result = |check: &String| (check.clone(), mistake.failures.get(check).cloned());
+    let results = checks.iter().map(result).collect();
+    let causes = known.causes(&results);
+    let is_named = |check: &&String| causes.get(check.as_str()) == Some(&Cause::Fact(mistake));
+    checks.iter().filter(is_named).cloned().collect()
 }
 
-/// Returns the row, true if the result is as expected, and a word for the result.
-fn judge(row: &MistakeRow) -> (&MistakeRow, bool, &'static str) {
-    let (good, word) = match (row.kind.as_str(), row.caught.is_empty(), row.alone.is_empty()) {
-        ("stub", false, _) if row.words == format!("{} checks", row.caught.len()) => {
-            (true, "not written")
+/// Returns whether a mistake is caught and told apart from all others, and a word for that. A
+/// mistake that leads to nothing but NaN, panics and loops is never named.
+fn judge(mistake: &Mistake, named: &[String]) -> (bool, &'static str) {
+    match (mistake.failures.is_empty(), named.is_empty()) {
+        (true, _) => (false, "passes"),
+        (false, true) if mistake.can_be_named() => (false, "not named"),
+        (false, _) => (true, "caught"),
+    }
+}
+
+/// Returns the differences between a record and what the mistakes do now.
+fn changes(kept: &BTreeMap<String, BTreeMap<String, Failure>>, now: &Known) -> Vec<String> {
+    let mut lines = Vec::new();
+    for mistake in &now.mistakes {
+        let name = &mistake.name;
+        let Some(kept) = kept.get(name) else {
+            lines.push(format!("{name} isn't recorded"));
+            continue;
+        };
+        let checks: BTreeSet<&String> = kept.keys().chain(mistake.failures.keys()).collect();
+        for check in checks {
+            let (was, is) = (kept.get(check), mistake.failures.get(check));
+            if !was.zip(is).is_some_and(|(was, is)| was.same(is)) {
+                lines.push(format!("{name} in {check}: was {was:?}, is {is:?}"));
+            }
         }
-        ("stub", _, _) => (false, "unclear"),
-        ("variant", true, _) => (true, "passes"),
-        ("variant", false, _) => (false, "fails"),
-        (_, true, _) => (false, "passes"),
-        (_, false, true) => (false, "not named"),
-        (_, false, false) => (true, "caught"),
-    };
-    (row, good, word)
+    }
+    let is_known = |name: &String| now.mistakes.iter().any(|mistake| mistake.name == *name);
+    let gone = kept.keys().filter(|name| !is_known(name));
+    lines.extend(gone.map(|name| format!("{name} is recorded, but isn't a known mistake")));
+    lines
 }
 
 /// Returns the tasks that some checks belong to, with the number of checks if there are several:
@@ -188,47 +208,61 @@ fn tasks(checks: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn row(kind: &str, caught: &[&str], alone: &[&str], words: &str) -> MistakeRow {
-        let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
-        let (kind, words) = (kind.to_string(), words.to_string());
-        MistakeRow { kind, name: "x".into(), caught: list(caught), alone: list(alone), words }
+    fn failure(words: &str) -> Failure {
+        Failure { status: Status::Failed, words: words.into() }
+    }
+
+    /// Known mistakes `a`, `b`, … with these failures in two checks.
+    fn known_with(failures: &[[Option<&str>; 2]]) -> Known {
+        let names: Vec<String> = (b'a'..).map(|c| (c as char).to_string()).take(26).collect();
+        let entry = |name: &String| {
+            format!("[[mistake]]\nname = \"{name}\"\nfind = \"\"\nreplace = \"\"\ndiagnosis = \"{name}\"\n")
+        };
+        let text: String = names.iter().take(failures.len()).map(entry).collect();
+        let of = |name: &str| {
+            let words = failures[names.iter().position(|other| other == name)?];
+            let failed = CHECKS.iter().zip(words);
+            Some(failed.filter_map(|(c, w)| Some((c.to_string(), failure(w?)))).collect())
+        };
+        Known::of(&toml::from_str(&text).unwrap(), &CHECKS.map(String::from), of)
+    }
+
+    const CHECKS: [&str; 2] = ["task_6_1_b", "task_6_10_c"];
+
+    #[test]
+    fn a_mistake_must_be_caught_and_named() {
+        let known = known_with(&[
+            [None, None],
+            [Some("x\n1"), None],
+            [Some("x\n2"), None],
+            [Some("x\n2"), None],
+            [Some("x\nNaN"), None],
+        ]);
+        let checks = CHECKS.map(String::from);
+        let word = |mistake: &Mistake| judge(mistake, &named(&known, mistake, &checks)).1;
+        let words: Vec<&str> = known.mistakes.iter().map(word).collect();
+        assert_eq!(words, ["passes", "caught", "not named", "not named", "caught"]);
     }
 
     #[test]
-    fn a_mistake_must_be_caught_and_named_and_a_variant_must_pass() {
-        let word = |row: &MistakeRow| (judge(row).1, judge(row).2);
-        assert_eq!(word(&row("mistake", &["a"], &["a"], "")), (true, "caught"));
-        assert_eq!(word(&row("mistake", &["a"], &[], "")), (false, "not named"));
-        assert_eq!(word(&row("mistake", &[], &[], "")), (false, "passes"));
-        assert_eq!(word(&row("variant", &[], &[], "")), (true, "passes"));
-        assert_eq!(word(&row("variant", &["a"], &[], "")), (false, "fails"));
-        assert_eq!(word(&row("stub", &["a"], &[], "1 checks")), (true, "not written"));
-        assert_eq!(word(&row("stub", &["a"], &[], "2 checks")), (false, "unclear"));
-    }
-
-    #[test]
-    fn a_teeth_table_without_rows_fails() {
+    fn a_table_without_rows_fails() {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
         let repo = Repo::open(std::path::Path::new(root)).unwrap();
-        let sum = show(&repo, &DayRun::of(&repo.days[0], vec![])).unwrap();
+        let run = DayRun::of(&repo.days[0], vec![]);
+        let sum = show(&repo, &run, &[], &known(&repo, &run.day, &[]).unwrap()).unwrap();
         assert!(sum.passed == 0 && sum.failed > 0);
     }
 
     #[test]
-    fn a_record_has_a_line_for_each_mistake_with_its_checks_in_order() {
-        let mistakes: candecode_course::Mistakes = toml::from_str(
-            "[[mistake]]\nname = \"x\"\nfind = \"\"\nreplace = \"\"\ndiagnosis = \"\"",
-        )
-        .unwrap();
-        let checks = ["task_6_1_b", "task_6_1_a", "task_6_10_c"];
-        let rows = [
-            row("mistake", &["task_6_10_c", "task_6_1_a"], &["task_6_1_a"], ""),
-            row("stub", &checks, &[], ""),
-        ];
-        let text = record(&mistakes, &rows);
-        assert_eq!(text, "x 6.1b* 6.10a\n");
-        assert_eq!(changed(&text, &text), [""; 0]);
-        assert_eq!(changed("x 6.1b*\n", &text), ["- x 6.1b*", "+ x 6.1b* 6.10a"]);
+    fn a_record_can_be_read_again_and_a_change_is_named() {
+        let known = known_with(&[[Some("x\n1"), Some("y\n")], [Some("x\n1"), None]]);
+        let record = known.record(&CHECKS.map(String::from));
+        assert_eq!(record.lines().count(), 2, "a line for each way to fail: {record}");
+        assert_eq!(changes(&known::parse(&record).unwrap(), &known), [""; 0]);
+        let other = known_with(&[[Some("x\n1.000001"), Some("y\n3")]]);
+        let lines = changes(&known::parse(&record).unwrap(), &other);
+        assert_eq!(lines.len(), 2, "rounding is no change: {lines:?}");
+        assert!(lines[0].starts_with("a in task_6_10_c: ") && lines[1].starts_with("b is"));
     }
 
     #[test]

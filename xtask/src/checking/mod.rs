@@ -1,6 +1,7 @@
 //! Runs the days' checkers and reports the results.
 
 pub mod builds;
+pub mod known;
 pub mod mistakes;
 pub mod outcome;
 pub mod runner;
@@ -8,17 +9,16 @@ pub mod saved;
 pub mod table;
 mod workers;
 
-use crate::cargo::{self, Built, Programs};
+use crate::cargo::{self, Built};
 use crate::note;
-use crate::waits::Wait;
 use anyhow::{bail, Result};
 use builds::Mix;
 use candecode_course::{Day, Progress, Repo};
-use outcome::{Status, Unit};
+use known::Known;
+use outcome::Status;
 use runner::{DayRun, Options};
 use saved::Inputs;
 use std::rc::Rc;
-use std::time::Instant;
 
 /// Checks days one after another, calling `show` as each finishes. Saves results for the reader's
 /// code, for `list`.
@@ -84,11 +84,24 @@ fn run_day(repo: &Repo, mix: Mix, day: &Day, built: &Built, options: &Options) -
         Built::Broken(_) => table::not_run(repo, day, Status::Broken),
         Built::Done(_) if !builds::has_checkers(repo, day) => Ok(DayRun::of(day, vec![])),
         Built::Done(programs) => {
-            let device = options.device.as_deref();
-            let record = mistakes::record(repo, day, programs, device).filter(|_| mix == Mix::Mine);
-            let options = Options { record, ..options.clone() };
-            runner::run_day(repo, day, programs.get(&day.name)?, &options)
+            let mut run = runner::run_day(repo, day, programs.get(&day.name)?, options)?;
+            // The record is about a day among reference days.
+            if mix == Mix::Mine && run.units.iter().any(|unit| unit.status == Status::Failed) {
+                name_mistakes(repo, &mut run);
+            }
+            Ok(run)
         }
+    }
+}
+
+/// Names the known mistakes that explain the failures of a run.
+fn name_mistakes(repo: &Repo, run: &mut DayRun) {
+    if !repo.root.join(run.day.record()).is_file() {
+        return;
+    }
+    match Known::read(repo, &run.day) {
+        Ok(known) => known.explain(&mut run.units),
+        Err(problem) => note!("(couldn't compare with the known mistakes: {problem:#})"),
     }
 }
 
@@ -102,47 +115,4 @@ pub fn of_reader(repo: &Repo, day: &Day, device: Option<&str>) -> Result<DayRun>
     let options = Options { device, waiting: true, ..Options::default() };
     let mut runs = check(repo, Mix::Mine, std::slice::from_ref(day), &options, |_| Ok(()))?;
     Ok(runs.remove(0))
-}
-
-/// Returns whether a day has known mistakes that aren't on record yet.
-fn has_unrecorded_mistakes(repo: &Repo, day: &Day, programs: &Programs, options: &Options) -> bool {
-    let device = options.device.as_deref();
-    repo.root.join(day.mistakes()).is_file()
-        && mistakes::record(repo, day, programs, device).is_none()
-}
-
-/// Records the effects of the known mistakes, unless they were on record when the day ran, and
-/// repeats those of `units` that failed to get a diagnosis. Returns `None` if there is nothing to
-/// diagnose, or if it was stopped.
-///
-/// # Errors
-/// If the known mistakes cannot be compiled or run.
-pub fn diagnose(
-    repo: &Repo,
-    run: &DayRun,
-    units: &[Unit],
-    options: &Options,
-    stop: mistakes::Stop,
-) -> Result<Option<Vec<Unit>>> {
-    let failed = units.iter().filter(|unit| unit.status == Status::Failed);
-    let names: Vec<String> = failed.map(|unit| unit.test.clone()).collect();
-    let Some(Built::Done(programs)) = run.built.as_deref().filter(|_| !names.is_empty()) else {
-        return Ok(None);
-    };
-    if !has_unrecorded_mistakes(repo, &run.day, programs, options) {
-        return Ok(None);
-    }
-    note!(
-        "Comparing with the known mistakes of day {}, for the first time{}. Ctrl-C stops it.",
-        run.day.number,
-        Wait::Mistakes.last(repo)
-    );
-    let begun = Instant::now();
-    let device = options.device.as_deref();
-    let record = mistakes::make_record(repo, &run.day, programs, device, stop)?;
-    let Some(record) = record else { return Ok(None) };
-    Wait::Mistakes.remember(repo, begun);
-    let options = Options { record: Some(record), ..options.clone() };
-    let program = programs.get(&run.day.name)?;
-    runner::run_checks(repo, &run.day, program, &options, &names).map(Some)
 }

@@ -1,5 +1,6 @@
 //! What check programs report: a record in JSON for each check.
 
+use crate::checking::known::Failure;
 use crate::term::readable;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ const STATUSES: [(Status, &str, &str, &str); 7] = [
 
 impl Status {
     /// Parses a status from the report.
-    fn parse(word: &str) -> Option<Status> {
+    pub fn parse(word: &str) -> Option<Status> {
         STATUSES.iter().find(|(_, name, ..)| *name == word).map(|(status, ..)| *status)
     }
 
@@ -53,6 +54,13 @@ impl Status {
     }
 }
 
+/// Prefix of the message line that suggests a next step. The runner may replace the line.
+pub const NEXT: &str = "  next: ";
+/// Prefixes of the message lines that name the mistake: a fact, and one or two that are likely.
+pub const DIAGNOSIS: [&str; 3] = ["  this is what you get", "  perhaps", "  or"];
+/// Prefix of the message line with a checker's guess, for results that no known mistake explains.
+pub const GUESS: &str = "  likely: ";
+
 /// One check and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
@@ -62,13 +70,29 @@ pub struct Unit {
     pub status: Status,
     /// The message for the reader. Empty if the check passed.
     pub message: String,
+    /// What a failure is compared by.
+    pub words: String,
 }
 
 impl Unit {
+    /// Returns a unit that is compared with nothing.
+    pub fn new(test: String, status: Status, message: String) -> Unit {
+        Unit { test, status, message, words: String::new() }
+    }
+
     /// Returns the task in a test's name: `6.1` for `task_6_1_…`. Returns `None` for other tests,
     /// such as those that test the checkers.
     pub fn task(&self) -> Option<String> {
         candecode_course::task_of_check(&self.test)
+    }
+
+    /// Adds the lines that name the cause to the message, in place of the check's guess.
+    pub fn add_cause(&mut self, lines: &[String]) {
+        let kept = self.message.lines().filter(|line| !line.starts_with(GUESS));
+        let (next, mut text): (Vec<&str>, Vec<&str>) =
+            kept.partition(|line| line.starts_with(NEXT));
+        text.extend(lines.iter().map(String::as_str).chain(next));
+        self.message = text.join("\n");
     }
 }
 
@@ -76,7 +100,8 @@ impl Unit {
 pub fn unit(record: &Value) -> Option<Unit> {
     let field = |name: &str| record[name].as_str().unwrap_or_default();
     let status = Status::parse(field("status"))?;
-    Some(Unit { test: field("test").to_string(), status, message: readable(field("message")) })
+    let (test, words) = (field("test").to_string(), field("words").to_string());
+    Some(Unit { test, status, message: readable(field("message")), words })
 }
 
 /// Parses the units of a report, one record a line. Skips a line cut off by a crash. If a check has
@@ -95,19 +120,18 @@ pub fn parse(text: &str) -> BTreeMap<String, Unit> {
     units
 }
 
-/// A row of `cargo xtask mistakes`: a mistake, a correct variant or the stub, with the checks that
-/// caught it.
+/// A row of `cargo xtask mistakes`: what a mistake, a correct variant or the stub does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MistakeRow {
     /// `mistake`, `variant` or `stub`.
     pub kind: String,
     /// The name in the day's `mistakes.toml`.
     pub name: String,
-    /// The checks that fail. For the stub, those that report "not written yet".
+    /// The checks that a variant fails. For the stub, those that report "not written yet".
     pub caught: Vec<String>,
-    /// The checks that no other mistake fails in the same way.
-    pub alone: Vec<String>,
-    /// The diagnosis, for a mistake.
+    /// How a mistake fails the checks, by check.
+    pub failures: BTreeMap<String, Failure>,
+    /// For the stub, how many checks there are.
     pub words: String,
 }
 
@@ -116,13 +140,17 @@ pub fn mistake_rows(text: &str) -> Vec<MistakeRow> {
     let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let row = |value: Value| {
         let field = |name: &str| value[name].as_str().unwrap_or_default().to_string();
-        let list = |name: &str| {
-            let items = value[name].as_array().into_iter().flatten();
-            items.filter_map(|item| item.as_str().map(str::to_string)).collect()
-        };
-        let kind = value["row"].as_str()?.to_string();
-        let (caught, alone) = (list("caught"), list("alone"));
-        Some(MistakeRow { kind, name: field("name"), caught, alone, words: field("words") })
+        let caught = value["caught"].as_array().into_iter().flatten();
+        let failures = value["failures"].as_object().into_iter().flatten();
+        Some(MistakeRow {
+            kind: value["row"].as_str()?.to_string(),
+            name: field("name"),
+            caught: caught.filter_map(|check| Some(check.as_str()?.to_string())).collect(),
+            failures: failures
+                .filter_map(|(check, failure)| Some((check.clone(), Failure::of(failure)?)))
+                .collect(),
+            words: field("words"),
+        })
     };
     values.filter_map(row).collect()
 }
@@ -132,7 +160,7 @@ mod tests {
     use super::*;
 
     fn unit(test: &str, status: Status, message: &str) -> Unit {
-        Unit { test: test.into(), status, message: message.into() }
+        Unit::new(test.into(), status, message.into())
     }
 
     #[test]

@@ -21,8 +21,6 @@ pub struct Options {
     pub device: Option<String>,
     /// The tasks to check. Empty: all.
     pub tasks: Vec<String>,
-    /// The record of the known mistakes, used to diagnose failures.
-    pub record: Option<PathBuf>,
     /// Whether the reader is waiting for the results. If so, checks time out after a minute (less
     /// after the first timeout).
     pub waiting: bool,
@@ -71,21 +69,6 @@ pub fn run_day(repo: &Repo, day: &Day, program: &Path, options: &Options) -> Res
     Ok(DayRun { outputs, ..DayRun::of(day, units) })
 }
 
-/// Runs the named checks of a day.
-///
-/// # Errors
-/// If the program cannot be started.
-pub fn run_checks(
-    repo: &Repo,
-    day: &Day,
-    program: &Path,
-    options: &Options,
-    names: &[String],
-) -> Result<Vec<Unit>> {
-    let ran = run(repo, day, program, options, names)?;
-    Ok(names.iter().zip(ran).map(|(name, ran)| unit(day, name, ran.end)).collect())
-}
-
 /// Runs the named checks. On a terminal, shows how many are done.
 fn run(
     repo: &Repo,
@@ -94,11 +77,7 @@ fn run(
     options: &Options,
     names: &[String],
 ) -> Result<Vec<Ran>> {
-    let command = || {
-        let mut command = command(repo, program, options.device.as_deref());
-        command.envs(options.record.as_ref().map(|path| ("CANDECODE_RECORD", path)));
-        command
-    };
+    let command = || command(repo, program, options.device.as_deref());
     let text = |done: usize| format!("day {}: {done} of {} checks", day.number, names.len());
     let counter = Ticker::new(&text(0));
     workers::run(&command, names, patience(options), &|done| counter.say(text(done)))
@@ -126,7 +105,7 @@ fn unit(day: &Day, name: &str, end: Ended) -> Unit {
     let why = why.replace('\n', "\n  ");
     let next = format!("  next: cargo xtask check day{} --task {task}", day.number);
     let message = format!("task {task} · {claim}\n  {why}\n{next}");
-    Unit { test: name.to_string(), status, message }
+    Unit::new(name.to_string(), status, message)
 }
 
 /// Returns the time limits. They are long enough for a slow machine, so only an infinite loop

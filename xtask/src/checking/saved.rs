@@ -35,14 +35,6 @@ impl Inputs {
         Inputs(hasher.finish())
     }
 
-    /// Returns the fingerprint for a day's record of known mistakes on this machine.
-    pub fn record_key(&self, day: &Day, machine: &[String]) -> String {
-        let mut hasher = self.hasher();
-        add(day.name.as_bytes(), &mut hasher);
-        machine.iter().for_each(|text| add(text.as_bytes(), &mut hasher));
-        format!("{:016x}", hasher.finish())
-    }
-
     /// Returns the fingerprint of a day's current state: the shared inputs and its own file.
     pub fn key(&self, repo: &Repo, day: &Day) -> String {
         let mut hasher = self.hasher();

@@ -1,7 +1,7 @@
 //! Prints the results of a check: a message per failure, a table of tasks, and the totals.
 
 use crate::cargo::{self, Place};
-use crate::checking::outcome::{Status, Unit};
+use crate::checking::outcome::{Status, Unit, DIAGNOSIS, GUESS, NEXT};
 use crate::checking::runner::DayRun;
 use crate::say;
 use crate::term::{paint, readable, Color};
@@ -91,12 +91,6 @@ pub fn messages(run: &DayRun, show_output: bool, tasks: &[String]) {
     }
 }
 
-/// Prefix of the message line that suggests a next step. The runner may replace the line.
-const NEXT: &str = "  next: ";
-/// Prefixes of the message lines that name the mistake.
-const DIAGNOSIS: [&str; 2] = ["  this is what you get", "  or: "];
-/// Prefix of the message line with a checker's guess, for results that no known mistake produces.
-const GUESS: &str = "  likely: ";
 /// The maximum number of checks to list for one cause.
 const NAMED: usize = 12;
 
@@ -143,26 +137,6 @@ fn show_message(unit: &Unit, with_guess: bool) {
     say!("{}", paint(Color::Red, &format!("{symbol} {word}: {head}")));
     let shown = body.iter().filter(|line| with_guess || !line.starts_with(GUESS));
     shown.for_each(|line| say!("{line}"));
-}
-
-/// Prints the diagnoses found in the checks' messages, each with the checks it applies to.
-pub fn diagnoses(units: &[Unit]) {
-    let known = |unit: &&Unit| cause(unit).iter().any(|line| line.starts_with(DIAGNOSIS[0]));
-    let mut rest: Vec<&Unit> = units.iter().filter(known).collect();
-    if rest.is_empty() {
-        let task = units.first().and_then(Unit::task).unwrap_or_default();
-        let next = format!("cargo xtask hint --task {task}");
-        say!("\nNone of the known mistakes produces this result. Next: {next}");
-    }
-    while let Some(first) = rest.first().copied() {
-        let (alike, others) = rest.into_iter().partition(|unit| cause(unit) == cause(first));
-        let heads: Vec<String> =
-            Vec::from_iter(alike).into_iter().map(|unit| parts(unit).0).collect();
-        say!("\n{}", paint(Color::Red, &format!("✗ {}", heads[0])));
-        cause(first).iter().for_each(|line| say!("{line}"));
-        also(&heads[1..]);
-        rest = others;
-    }
 }
 
 /// Names the checks that fail for the same reason.
@@ -299,7 +273,6 @@ pub fn not_run(repo: &Repo, day: &Day, status: Status) -> Result<DayRun> {
             names.push(prefix);
         }
     }
-    let units =
-        names.into_iter().map(|test| Unit { test, status, message: String::new() }).collect();
+    let units = names.into_iter().map(|test| Unit::new(test, status, String::new())).collect();
     Ok(DayRun::of(day, units))
 }

@@ -90,9 +90,6 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
             day.src()
         );
     }
-    if mix == Mix::Mine {
-        name_mistakes(repo, &runs, &options, failed)?;
-    }
     Ok(ExitCode::from(u8::from(failed)))
 }
 
@@ -107,19 +104,6 @@ fn show(repo: &Repo, run: &DayRun, mix: Mix, tasks: &[String], show_output: bool
         }
     }
     say!("");
-    Ok(())
-}
-
-/// Prints the known mistakes that produce the same results as the reader's code. This comes after
-/// all other output, so Ctrl-C can skip it without changing the exit code.
-fn name_mistakes(repo: &Repo, runs: &[DayRun], options: &Options, failed: bool) -> Result<()> {
-    for run in runs {
-        let ended = move || std::process::exit(i32::from(failed));
-        let _ = ctrlc::set_handler(ended); // fails if it's set already
-        if let Some(units) = checking::diagnose(repo, run, &run.units, options, &|| false)? {
-            table::diagnoses(&units);
-        }
-    }
     Ok(())
 }
 

@@ -183,7 +183,12 @@ fn right(is_right: bool) -> Outcome {
 }
 #[allow(dead_code)]
 fn report(test: &str, status: &str, message: &str) {
-    send(&format!(r##"{{"test":"{test}","status":"{status}","message":"{message}"}}"##));
+    // The line that says what was got, and its last word: the result.
+    let got = message.split("\\n").find(|line| line.trim().starts_with("got")).unwrap_or("");
+    let got: Vec<&str> = got.split_whitespace().collect();
+    let words = format!("{}\\n{}", got.join(" "), got.last().unwrap_or(&""));
+    let head = format!(r##"{{"test":"{test}","status":"{status}","words":"{words}","##);
+    send(&format!(r##"{head}"message":"{message}"}}"##));
 }
 #[allow(dead_code)]
 fn send(record: &str) {

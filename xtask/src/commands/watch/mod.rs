@@ -7,7 +7,7 @@ mod file_watcher;
 
 use crate::cargo::{self, Built};
 use crate::checking::outcome::{Status, Unit};
-use crate::checking::runner::{DayRun, Options};
+use crate::checking::runner::DayRun;
 use crate::checking::saved::Inputs;
 use crate::checking::{self, table};
 use crate::commands::{diff, hint, list_days};
@@ -17,7 +17,6 @@ use crate::{day_done, host, note, say};
 use anyhow::Result;
 use candecode_course::{stubs, Day, Repo, Task};
 use file_watcher::FileWatcher;
-use std::cell::RefCell;
 use std::process::ExitCode;
 use std::sync::mpsc::{channel, Receiver};
 use std::time::Duration;
@@ -50,9 +49,7 @@ struct Session<'a> {
     repo: &'a Repo,
     device: Option<&'a str>,
     lines: Receiver<String>,
-    watcher: RefCell<FileWatcher>,
-    /// An event that arrived during the search for known mistakes.
-    event: RefCell<Option<Event>>,
+    watcher: FileWatcher,
     day: Day,
     /// Whether to stay on this day even if it's done, because the reader named it on the command
     /// line. Becomes false once it isn't done.
@@ -86,10 +83,7 @@ pub fn run(repo: &Repo, day: Option<&str>, device: Option<&str>) -> Result<ExitC
         repo,
         device,
         lines: lines_of_stdin(),
-        watcher: RefCell::new(FileWatcher::new(
-            WATCHED.iter().map(|path| repo.root.join(path)).collect(),
-        )),
-        event: RefCell::new(None),
+        watcher: FileWatcher::new(WATCHED.iter().map(|path| repo.root.join(path)).collect()),
         day,
         stays,
         skipped: Vec::new(),
@@ -124,7 +118,7 @@ impl Session<'_> {
     /// Checks the day, shows the result, and waits for the next event.
     fn round(&mut self) -> Result<Step> {
         // Reset before the check, so that a save during the check triggers another one.
-        self.watcher.get_mut().reset();
+        self.watcher.reset();
         let inputs = Inputs::read(self.repo);
         let key = inputs.key(self.repo, &self.day);
         let all_days = inputs.state(self.repo);
@@ -238,7 +232,7 @@ impl Session<'_> {
     /// Carries out commands until one of them, or a save, leads to the next step. `key` is the
     /// state of the day on screen, or if none is `shown`, of all days.
     fn wait(&mut self, key: &str, shown: Option<(&DayProgress, &DayRun)>) -> Result<Step> {
-        let (mut named, mut says_keys) = (false, true);
+        let mut says_keys = true;
         let awaited = match shown {
             Some(_) => format!("a save of {}", self.day.src()),
             None => "a save".to_string(),
@@ -249,12 +243,6 @@ impl Session<'_> {
                 say!("\n{}", paint(Color::Dim, &format!("{keys}\n(waiting for {awaited})")));
             }
             says_keys = true;
-            if let Some((day, run)) = shown.filter(|_| !named) {
-                named = self.name_mistakes(day, run).unwrap_or_else(|problem| {
-                    note!("error: {problem:#}");
-                    true
-                });
-            }
             let line = match self.next_event() {
                 Event::Line(line) => line,
                 Event::Save => {
@@ -309,42 +297,17 @@ impl Session<'_> {
         }
     }
 
-    /// Prints the known mistakes that produce the same result as the reader's code in the check on
-    /// screen. Returns false if an event interrupted the search.
-    fn name_mistakes(&self, day: &DayProgress, run: &DayRun) -> Result<bool> {
-        let Some((task, Status::Failed)) = self.first(day) else { return Ok(true) };
-        let is_shown = |unit: &&Unit| unit.task().as_ref() == Some(&task.id);
-        let failed = |unit: &&Unit| unit.status == Status::Failed;
-        let shown: Vec<Unit> =
-            run.units.iter().filter(is_shown).filter(failed).take(1).cloned().collect();
-        let options = Options { device: self.device.map(str::to_string), ..Options::default() };
-        let units = checking::diagnose(self.repo, run, &shown, &options, &|| self.has_event())?;
-        units.iter().for_each(|units| table::diagnoses(units));
-        Ok(self.event.borrow().is_none())
-    }
-
     /// Waits for a command or a save.
-    fn next_event(&self) -> Event {
+    fn next_event(&mut self) -> Event {
         loop {
-            if self.has_event() {
-                if let Some(event) = self.event.take() {
-                    return event;
-                }
+            if let Ok(line) = self.lines.try_recv() {
+                return Event::Line(line);
+            }
+            if self.watcher.poll() {
+                return Event::Save;
             }
             std::thread::sleep(TICK);
         }
-    }
-
-    /// Returns whether an event is pending.
-    fn has_event(&self) -> bool {
-        let mut event = self.event.borrow_mut();
-        if event.is_none() {
-            *event = match self.lines.try_recv() {
-                Ok(line) => Some(Event::Line(line)),
-                Err(_) => self.watcher.borrow_mut().poll().then_some(Event::Save),
-            };
-        }
-        event.is_some()
     }
 
     /// Moves to the next unfinished day after this one, or else to the first one before it. If
