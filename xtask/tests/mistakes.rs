@@ -114,6 +114,14 @@ fn mistakes_of_two_tasks_are_both_named() {
 }
 
 #[test]
+fn an_unknown_mistake_of_another_task_leaves_a_fact() {
+    let fake = course("8", "7");
+    let (out, ..) = fake.say(&["check", "day1"]);
+    assert!(out.contains("  got    8\n  this is what you get: it is eight\n"), "{out}");
+    assert!(out.contains("  got    7\n  likely: a guess\n"), "{out}");
+}
+
+#[test]
 fn nan_alone_names_nothing() {
     let fake = course("one() + one()", "10");
     let (out, ..) = fake.say(&["check", "day1"]);

@@ -1,6 +1,7 @@
 //! The flags of the `candecode` command, and the rules that clap checks. The names are those that
 //! other engines use.
 
+use candecode::day23_token_budget::Limits;
 use candecode::kit::{device, pages, EarlyStopping, QuantType};
 use candecode_engine::generation_config::Settings;
 use candecode_engine::loops::{self, Loop};
@@ -266,6 +267,18 @@ pub struct Args {
         help_heading = "Cache"
     )]
     pub max_batch_tokens: Option<usize>,
+    /// Maximum number of tokens in a step of day 23's loop. Longer prompts are computed in chunks
+    /// [default: 256]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = within(1..=BATCH),
+        help_heading = "Cache"
+    )]
+    pub max_num_batched_tokens: Option<usize>,
+    /// Maximum number of sequences that day 23's loop runs at once [default: 32]
+    #[arg(long, value_name = "N", value_parser = within(1..=SEQUENCES), help_heading = "Cache")]
+    pub max_num_seqs: Option<usize>,
     /// Recompute every position at every step
     #[arg(long, conflicts_with = "cache", help_heading = "Cache")]
     pub no_cache: bool,
@@ -293,7 +306,7 @@ pub struct Args {
         long,
         conflicts_with_all = [
             "num_beams", "num_return_sequences", "draft_model", "draft_ngram", "draft_table",
-            "format", "day_loop", "past_context", "top_logprobs",
+            "format", "day_loop", "past_context", "top_logprobs", "trace",
         ],
         help_heading = "Chat"
     )]
@@ -319,7 +332,7 @@ pub struct Args {
         value_name = "URL",
         conflicts_with_all = [
             "device", "dtype", "quantize", "kernels", "cache", "no_cache", "num_blocks",
-            "max_batch_tokens",
+            "max_batch_tokens", "max_num_batched_tokens", "max_num_seqs", "trace",
             "day_loop", "draft_model", "draft_ngram", "draft_table", "template", "template_date",
             "rng", "top_logprobs", "num_beams", "no_repeat_ngram", "penalty_window", "block",
             "block_file", "block_ids", "past_context", "offline", "find", "count_ngrams",
@@ -345,6 +358,11 @@ pub struct Args {
     /// Print speeds to standard error
     #[arg(long)]
     pub stats: bool,
+    /// Print a line to standard error for each pass of the model: its requests, how many of their
+    /// tokens are in the cache, drafts and blocks. The text follows at its end. With --format json,
+    /// a JSON object per line
+    #[arg(long)]
+    pub trace: bool,
     /// Don't use the network: the model must be on this machine
     #[arg(long)]
     pub offline: bool,
@@ -439,6 +457,14 @@ impl Args {
     /// Returns the maximum number of tokens in the scheduler's batch.
     pub fn max_batch_tokens(&self) -> usize {
         self.max_batch_tokens.unwrap_or(4096)
+    }
+
+    /// Returns the bounds of a step of day 23's loop.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            max_num_batched_tokens: self.max_num_batched_tokens.unwrap_or(256),
+            max_num_seqs: self.max_num_seqs.unwrap_or(32),
+        }
     }
 
     /// Returns the cache for this loop. None: no cache.

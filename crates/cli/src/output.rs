@@ -144,9 +144,10 @@ impl<'a> Output<'a> {
     }
 
     /// Returns true if text is shown as it is generated. Several texts would be interleaved, so
-    /// they are shown one after another at the end.
+    /// they are shown one after another at the end. So is a text under the lines of a trace.
     fn streams(&self) -> bool {
-        self.args.format == Format::Text && self.texts.len() == 1 && !self.beams
+        let Self { args, texts, beams, .. } = self;
+        args.format == Format::Text && texts.len() == 1 && !beams && !args.trace
     }
 
     /// Returns the texts generated so far, labeled for error messages.

@@ -77,6 +77,9 @@ fn asks(args: &Args, prompts: usize) -> Vec<Ask> {
         (window, "--past-context window", Ability::Window),
         (args.top_logprobs.is_some(), "--top-logprobs", Ability::TopLogprobs),
         (args.max_batch_tokens.is_some(), "--max-batch-tokens", Ability::BatchLimit),
+        (args.max_num_batched_tokens.is_some(), "--max-num-batched-tokens", Ability::TokenBudget),
+        (args.max_num_seqs.is_some(), "--max-num-seqs", Ability::TokenBudget),
+        (args.trace, "--trace", Ability::Trace),
     ];
     let given = asks.into_iter().filter(|(given, ..)| *given);
     let ask = |(_, flag, ability)| Ask { flag, ability, required: flag != SEVERAL_PROMPTS };
@@ -125,6 +128,10 @@ fn check(args: &Args, day_loop: &Loop, params: &SamplingParams) -> Result<()> {
             args.cache != Some(CacheKind::Sliding) || (!args.chat && !window),
             "--cache sliding is for one prompt only; chats and --past-context window need the \
              earlier positions",
+        ),
+        (
+            !args.trace || !window,
+            "--trace can't follow a window that moves; leave out --past-context window",
         ),
         (
             paged || (args.num_blocks.is_none() && args.block_size.is_none()),

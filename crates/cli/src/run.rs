@@ -10,7 +10,7 @@ use anyhow::{anyhow, ensure, Context as _, Result};
 use candecode::kit::error::{describe, plain, shown, usage};
 use candecode::kit::note::note;
 use candecode::kit::units::bytes;
-use candecode::kit::{check_prompt, device, PastContext, SamplingParams, Tokenizer};
+use candecode::kit::{check_prompt, device, Model, PastContext, SamplingParams, Tokenizer};
 use candecode_engine::chat::Chat;
 use candecode_engine::chat_template::{date, Message, Template};
 use candecode_engine::kernels;
@@ -19,6 +19,7 @@ use candecode_engine::medusa::{self, HeadsFile};
 use candecode_engine::ngram_table::{self, NgramTable};
 use candecode_engine::operations::{self, Kernels};
 use candecode_engine::requests::{self, Processors};
+use candecode_engine::trace::{Trace, TraceFormat};
 use candecode_engine::watched::{explained, Watched};
 use candecode_engine::{credits, generation_config, load, memory_check, score};
 use candecode_engine::{CacheConfig, CacheKind, Engine};
@@ -231,10 +232,17 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
         (.., Some(table)) => DraftSource::Table(table),
         _ => DraftSource::Ngrams(args.draft_ngram.unwrap_or(2)),
     };
+    let trace = args.trace.then(|| {
+        let format = match args.format {
+            Format::Text => TraceFormat::Table,
+            Format::Json => TraceFormat::Json,
+        };
+        Trace::new(&model, format, args.drafts(), |line| note!("{line}"))
+    });
     let run = Run {
         day_loop,
         engine,
-        model: &model,
+        model: trace.as_ref().map_or(&model, |trace| trace as &dyn Model),
         params: asked.params,
         processors: asked.processors,
         torch_stream: args.rng == Some(RngKind::Torch),
@@ -248,6 +256,8 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
             typical: args.typical_acceptance,
         }),
         max_batch_tokens: args.max_batch_tokens(),
+        limits: args.limits(),
+        trace: trace.as_ref(),
     };
     if let Some(template) = asked.template {
         return chat(args, &run, template, loaded.context);
@@ -460,6 +470,13 @@ fn draft_table(file: &Path, tokenizer: &Tokenizer) -> Result<NgramTable> {
 /// is the only one of the model's weights that this reads.
 fn heads(args: &Args, files: &ModelFiles) -> Result<Option<HeadsFile>> {
     let Some(file) = &args.medusa else { return Ok(None) };
+    if let (None, Some(inside)) = (file, files.inside()) {
+        let inside = ModelFiles::at(inside)?;
+        return Ok(match heads(args, &inside)? {
+            Some(heads) => Some(heads.widened(files.config())?),
+            None => None,
+        });
+    }
     let folder = if files.path().is_file() {
         // a GGUF file's folder
         files.path().parent().unwrap_or(Path::new(""))

@@ -25,6 +25,7 @@ pub mod requests;
 pub mod right_padding;
 pub mod score;
 pub mod token_rules;
+pub mod trace;
 pub mod watched;
 
 pub use cache_config::{CacheConfig, CacheKind};

@@ -85,6 +85,23 @@ impl HeadsFile {
         Ok(())
     }
 
+    /// Widens the heads for the model that is made by widening theirs, with this configuration
+    /// ([`candecode_formats::ModelFiles::inside`]). Its states begin with those that the heads were
+    /// trained on, and the rest of a state is zero. It stays zero in a head: added rows and biases
+    /// are, `silu(0) + 0` is, and the model's own head ignores it, because the added columns of its
+    /// embedding are zero.
+    ///
+    /// # Errors
+    /// If a tensor can't be made.
+    pub fn widened(mut self, config: &ModelConfig) -> Result<Self> {
+        for (weight, bias) in &mut self.blocks {
+            let added = config.hidden_size - bias.dim(0)?;
+            *weight = weight.pad_with_zeros(0, 0, added)?.pad_with_zeros(1, 0, added)?;
+            *bias = bias.pad_with_zeros(0, 0, added)?;
+        }
+        Ok(self)
+    }
+
     /// Puts the heads on the model's device, in the type that the model computes in.
     ///
     /// # Errors

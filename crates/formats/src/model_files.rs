@@ -126,6 +126,14 @@ impl ModelFiles {
         &self.path
     }
 
+    /// Returns the folder of the model inside, if this one is made by widening it.
+    pub fn inside(&self) -> Option<&Path> {
+        match &self.format {
+            Format::Widened(inside) => Some(inside),
+            _ => None,
+        }
+    }
+
     /// Returns the model's configuration.
     pub fn config(&self) -> &ModelConfig {
         &self.config

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use xtask::backup;
 use xtask::cargo::{self, Built};
 use xtask::checking::builds::{self, Mix};
-use xtask::checking::known::{self, Cause, Failure, Known, Mistake};
+use xtask::checking::known::{self, Failure, Known, Mistake};
 use xtask::checking::mistakes;
 use xtask::checking::outcome::{self, MistakeRow, Status};
 use xtask::checking::runner::DayRun;
@@ -56,8 +56,7 @@ pub fn run(repo: &Repo, args: &Mistakes) -> Result<ExitCode> {
         let known = known(repo, day, &rows)?;
         sum.add(show(repo, &run, &rows, &known)?);
         if args.record {
-            let record = known.record(&repo.checks(day)?);
-            backup::write(&repo.root.join(day.record()), record.as_bytes())?;
+            backup::write(&repo.root.join(day.record()), known.record().as_bytes())?;
             continue;
         }
         let kept = repo.read(&day.record()).unwrap_or_default();
@@ -87,14 +86,11 @@ fn known(repo: &Repo, day: &Day, rows: &[MistakeRow]) -> Result<Known> {
 /// row and each problem.
 fn show(repo: &Repo, run: &DayRun, rows: &[MistakeRow], known: &Known) -> Result<Sum> {
     say!("{}", paint(Color::Bold, &run.day.title()));
-    let checks = repo.checks(&run.day)?;
     let mut lines: Vec<(&str, bool, &str, String)> = Vec::new();
     for mistake in &known.mistakes {
-        let caught: Vec<String> =
-            checks.iter().filter(|check| mistake.failures.contains_key(*check)).cloned().collect();
-        let named = named(known, mistake, &checks);
+        let named = known.named(mistake);
         let (is_good, word) = judge(mistake, &named);
-        let by = format!("by {}", tasks(&caught));
+        let by = format!("by {}", tasks(&known.caught(mistake)));
         lines.push((&mistake.name, is_good, word, by));
         let words = format!("named in {}: {}", tasks(&named), mistake.diagnosis);
         lines.push(("", true, "", words));
@@ -141,18 +137,9 @@ fn show(repo: &Repo, run: &DayRun, rows: &[MistakeRow], known: &Known) -> Result
     Ok(Sum { passed: good.len(), failed: failed.max(bad.len()) })
 }
 
-/// Returns the checks in which a mistake is named as a fact, if a reader makes it and no other.
-fn named(known: &Known, mistake: &Mistake, checks: &[String]) -> Vec<String> {
-    let result = |check: &String| (check.clone(), mistake.failures.get(check).cloned());
-    let results = checks.iter().map(result).collect();
-    let causes = known.causes(&results);
-    let is_named = |check: &&String| causes.get(check.as_str()) == Some(&Cause::Fact(mistake));
-    checks.iter().filter(is_named).cloned().collect()
-}
-
 /// Returns whether a mistake is caught and told apart from all others, and a word for that. A
 /// mistake that leads to nothing but NaN, panics and loops is never named.
-fn judge(mistake: &Mistake, named: &[String]) -> (bool, &'static str) {
+fn judge(mistake: &Mistake, named: &[&str]) -> (bool, &'static str) {
     match (mistake.failures.is_empty(), named.is_empty()) {
         (true, _) => (false, "passes"),
         (false, true) if mistake.can_be_named() => (false, "not named"),
@@ -185,7 +172,7 @@ fn changes(kept: &BTreeMap<String, BTreeMap<String, Failure>>, now: &Known) -> V
 
 /// Returns the tasks that some checks belong to, with the number of checks if there are several:
 /// `6.1, 6.3 (4)`.
-fn tasks(checks: &[String]) -> String {
+fn tasks(checks: &[&str]) -> String {
     let mut counts: Vec<(String, usize)> = Vec::new();
     for task in checks.iter().filter_map(|check| task_of_check(check)) {
         match counts.last_mut().filter(|(known, _)| *known == task) {
@@ -238,8 +225,7 @@ mod tests {
             [Some("x\n2"), None],
             [Some("x\nNaN"), None],
         ]);
-        let checks = CHECKS.map(String::from);
-        let word = |mistake: &Mistake| judge(mistake, &named(&known, mistake, &checks)).1;
+        let word = |mistake: &Mistake| judge(mistake, &known.named(mistake)).1;
         let words: Vec<&str> = known.mistakes.iter().map(word).collect();
         assert_eq!(words, ["passes", "caught", "not named", "not named", "caught"]);
     }
@@ -256,7 +242,7 @@ mod tests {
     #[test]
     fn a_record_can_be_read_again_and_a_change_is_named() {
         let known = known_with(&[[Some("x\n1"), Some("y\n")], [Some("x\n1"), None]]);
-        let record = known.record(&CHECKS.map(String::from));
+        let record = known.record();
         assert_eq!(record.lines().count(), 2, "a line for each way to fail: {record}");
         assert_eq!(changes(&known::parse(&record).unwrap(), &known), [""; 0]);
         let other = known_with(&[[Some("x\n1.000001"), Some("y\n3")]]);
@@ -267,8 +253,7 @@ mod tests {
 
     #[test]
     fn checks_are_counted_by_task() {
-        let names = ["task_6_1_a", "task_6_3_b", "task_6_3_c"].map(String::from);
-        assert_eq!(tasks(&names), "6.1, 6.3 (2)");
+        assert_eq!(tasks(&["task_6_1_a", "task_6_3_b", "task_6_3_c"]), "6.1, 6.3 (2)");
         assert_eq!(tasks(&[]), "nothing");
     }
 }

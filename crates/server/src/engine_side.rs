@@ -7,7 +7,7 @@ use crate::helper_threads::HelperThreads;
 use crate::http_thread::HttpThread;
 use crate::prompts::PromptReader;
 use crate::request_maker::RequestMaker;
-use crate::serve_flags::ServeFlags;
+use crate::serve_flags::{Format, ServeFlags};
 use crate::util::{now, say};
 use anyhow::{anyhow, Context as _, Result};
 use candecode::day20_serve::{Job, MakeRequest, ServingLoop};
@@ -15,9 +15,10 @@ use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
 use candecode::day23_token_budget::{Limits, TokenScheduler};
 use candecode::kit::error::{describe, usage};
-use candecode::kit::{device, panics, CacheLoad, ModelConfig, SchedulerLoad};
-use candecode::kit::{Tokenizer, WeightFormat};
+use candecode::kit::{device, panics, CacheLoad, Model, ModelConfig, SchedulerLoad};
+use candecode::kit::{SchedulerInterface, Tokenizer, WeightFormat};
 use candecode_engine::chat_template::Template;
+use candecode_engine::trace::{Trace, TraceFormat, TracedScheduler};
 use candecode_engine::{credits, generation_config, memory_check};
 use candecode_engine::{load, operations, Engine};
 use candecode_formats::{hub, ModelFiles};
@@ -221,8 +222,19 @@ fn run_loop(
         max_num_batched_tokens: flags.max_num_batched_tokens,
         max_num_seqs: flags.max_num_seqs,
     };
-    let scheduler =
-        TokenScheduler::new(engine.model(), engine.tokenizer(), cache, prefixes, limits)?;
+    let trace = flags.trace.then(|| {
+        let format = match flags.format {
+            Format::Text => TraceFormat::Table,
+            Format::Json => TraceFormat::Json,
+        };
+        Trace::new(engine.model(), format, false, say)
+    });
+    let served = trace.as_ref().map_or(engine.model() as &dyn Model, |trace| trace);
+    let scheduler = TokenScheduler::new(served, engine.tokenizer(), cache, prefixes, limits)?;
+    let scheduler: Box<dyn SchedulerInterface> = match &trace {
+        Some(trace) => Box::new(TracedScheduler { scheduler, trace }),
+        None => Box::new(scheduler),
+    };
     let template = state.prompts.template.as_ref().ok();
     let stops = template.map(|template| template.stops.clone()).unwrap_or_default();
     let end_of_turn = template.and_then(|template| template.end_of_turn(engine.tokenizer()));
@@ -231,7 +243,7 @@ fn run_loop(
         maker.request(job, index).map_err(|e| candle_core::Error::Msg(describe(&e)))
     });
     let mut serving =
-        ServingLoop::new(Box::new(scheduler), make_request, flags.max_num_seqs, flags.max_queue);
+        ServingLoop::new(scheduler, make_request, flags.max_num_seqs, flags.max_queue);
     let report_load = |serving: &ServingLoop| {
         let scheduler = &serving.scheduler;
         state.metrics.load(serving.queue.len(), scheduler.load(), scheduler.cache_load());

@@ -9,7 +9,7 @@ use candecode::kit::units::bytes;
 use candecode::kit::ModelConfig;
 use candecode_engine::operations::Kernels;
 use candecode_formats::hub::DEFAULT_MODEL;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
 /// The size of the cache, in bytes, if no flag sets it and the free memory isn't known.
@@ -95,9 +95,25 @@ pub struct ServeFlags {
     /// The kernels, as in `cargo xtask run`
     #[arg(long, value_enum, value_name = "KERNELS")]
     pub kernels: Option<Kernels>,
+    /// Print a line to standard error for each pass of the model: its requests, how many of their
+    /// tokens are in the cache, and blocks
+    #[arg(long)]
+    pub trace: bool,
+    /// Print the trace as a table, or as one JSON object per line
+    #[arg(long, value_name = "FORMAT", default_value = "text", requires = "trace")]
+    pub format: Format,
     /// Don't use the network: the model must be on this machine
     #[arg(long)]
     pub offline: bool,
+}
+
+/// `--format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table.
+    Text,
+    /// One JSON object per line.
+    Json,
 }
 
 /// Returns a parser for integers from `least` to `most`.

@@ -70,7 +70,7 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     let mix = Mix::of(args.solution, args.rest)?;
     let device = args.device.clone();
     let waiting = mix != Mix::Reference;
-    let options = Options { device, tasks, waiting, ..Options::default() };
+    let options = Options { device, tasks, waiting };
     let days = day.map_or_else(|| repo.days.clone(), |day| vec![day]);
     let runs = checking::check(repo, mix, &days, &options, |run| {
         show(repo, run, mix, &options.tasks, args.show_output)

@@ -83,6 +83,10 @@ fn the_lowest_day_that_supports_the_flags_runs() {
         (&["--loop", "day15"], 3, 15, 3),
         (&["--loop", "day12"], 1, 12, 1),
         (&["--loop", "day11"], 1, 11, 1),
+        (&["--loop", "day22"], 2, 22, 2),
+        (&["--max-num-batched-tokens", "8"], 2, 23, 2),
+        (&["--trace"], 1, 10, 1),
+        (&["--trace", "--draft-tree", "2x1"], 1, 24, 1),
     ] {
         let args = args(flags);
         let (day_loop, _) = plan::plan(&args, prompts).unwrap();
@@ -95,6 +99,8 @@ fn the_lowest_day_that_supports_the_flags_runs() {
         (&["--loop", "day24"], 1, "--draft-tree or --medusa"),
         // No loop takes both.
         (&["--past-context", "window"], 2, "for one prompt at a time"),
+        (&["--trace", "--past-context", "window"], 1, "--past-context window"),
+        (&["--trace", "--num-beams", "2"], 1, "--trace cannot be used with --num-beams"),
     ] {
         refused(plan::plan(&args(flags), prompts), &[says]);
     }
@@ -120,6 +126,9 @@ fn each_loop_refuses_the_flags_that_it_cannot_take_and_names_them() {
         ("--top-logprobs 2", "--top-logprobs", Ability::TopLogprobs),
         ("--past-context window", "--past-context window", Ability::Window),
         ("--max-batch-tokens 4096", "--max-batch-tokens", Ability::BatchLimit),
+        ("--max-num-batched-tokens 9", "--max-num-batched-tokens", Ability::TokenBudget),
+        ("--max-num-seqs 2", "--max-num-seqs", Ability::TokenBudget),
+        ("--trace", "--trace", Ability::Trace),
         ("--num-beams 2", "--num-beams", Ability::Beams),
         ("--draft-ngram", "--draft-ngram", Ability::Drafts),
         ("--medusa", "--medusa", Ability::DraftTrees),

@@ -75,6 +75,20 @@ fn a_draft_tree_shrinks_near_the_end_of_the_context() {
     }
 }
 
+/// Medusa's heads fit the widened model, too, which has wider states.
+#[test]
+fn the_widened_model_drafts_with_the_heads_of_the_model_inside() {
+    let run = |model: &str| {
+        let text = ["-p", "Lily and her dog", "--max-new-tokens", "16", "--stats", "--medusa"];
+        let Ran { out, err, .. } = done(&[&["--model", model], &text[..]].concat());
+        let drafts = err.lines().find(|line| line.starts_with("drafts ")).unwrap().to_string();
+        (out, drafts)
+    };
+    let (text, drafts) = run("story-3m");
+    assert!(!drafts.contains(" 0 of "), "{drafts}");
+    assert_eq!(run("story-135m"), (text, drafts));
+}
+
 /// A draft may lead where the request's constraints leave no token. That's no error unless the text
 /// itself goes there.
 #[test]
@@ -233,6 +247,42 @@ fn beam_search_prints_text_for_every_prompt() {
     let beams = |prompts: &[&str]| run(&["--num-beams", "2"], prompts).out;
     let both = beams(&["-p", "Once upon", "-p", "The dog"]);
     assert_eq!(both, format!("{}\n{}", beams(&one), beams(&["-p", "The dog"])));
+}
+
+/// The lines of a trace go to standard error, and the text to standard output as a whole.
+#[test]
+fn a_trace_leaves_the_text_as_it_is() {
+    let text = ["--model", "story-230k", "--max-new-tokens", "12", "-p", "Tom had a", "The"];
+    let budget = ["--max-num-batched-tokens", "2", "--block-size", "4"];
+    for flags in [&["--loop", "day12"][..], &["--loop", "day10"], &budget] {
+        let plain = [&text[..], flags].concat();
+        let traced = [&plain[..], &["--trace"]].concat();
+        let ran = done(&traced);
+        assert_eq!(ran.out, done(&plain).out, "{flags:?}");
+        let table: Vec<&str> =
+            ran.err.lines().skip_while(|line| !line.starts_with("step")).collect();
+        let steps = table[1..].iter().map(|line| line.split_whitespace().next().unwrap());
+        assert!(steps.eq((1..table.len()).map(|step| step.to_string())), "{}", ran.err);
+        // Prompts of 3 tokens and 1. The budget cuts the first one in two.
+        let passes = match flags {
+            ["--loop", "day12"] => 12,
+            ["--loop", "day10"] => 24,
+            _ => 13,
+        };
+        assert_eq!(table.len(), 1 + passes, "{}", ran.err);
+        let json = done(&[&traced[..], &["--format", "json"]].concat());
+        assert_eq!(lines(&json).len(), 2);
+        let steps = json.err.lines().filter(|line| line.starts_with('{'));
+        let steps: Vec<Value> = steps.map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(steps.len(), passes);
+        let last = &steps[passes - 1];
+        assert_eq!(last["total_num_scheduled_tokens"], last["requests"].as_array().unwrap().len());
+        assert_eq!(last["requests"][0]["kind"], "decode");
+        assert_eq!(last.get("num_free_blocks").is_some(), flags == budget);
+    }
+    for other in [["--chat", "--trace"], ["--endpoint=http://127.0.0.1:1", "--trace"]] {
+        refused(&other, 2, "--trace");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use candecode::kit::{FinishReason, Token};
 pub static LOOP: Loop = Loop {
     day: 6,
     cache: None,
-    abilities: &[Ability::NoCache],
+    abilities: &[Ability::NoCache, Ability::Trace],
     needs: None,
     pads: false,
     predictable: false,

@@ -15,6 +15,7 @@ pub static LOOP: Loop = Loop {
         Ability::Processors,
         Ability::TopLogprobs,
         Ability::Window,
+        Ability::Trace,
     ],
     needs: None,
     pads: false,

@@ -20,6 +20,7 @@ pub static LOOP: Loop = Loop {
         Ability::TopLogprobs,
         Ability::Window,
         Ability::Chat,
+        Ability::Trace,
     ],
     needs: None,
     pads: false,

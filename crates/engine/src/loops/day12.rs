@@ -18,6 +18,7 @@ pub static LOOP: Loop = Loop {
         Ability::TorchStream,
         Ability::Processors,
         Ability::TopLogprobs,
+        Ability::Trace,
     ],
     needs: None,
     pads: true,

@@ -19,6 +19,7 @@ pub static LOOP: Loop = Loop {
         Ability::NoCache,
         Ability::Sampling,
         Ability::Processors,
+        Ability::Trace,
     ],
     needs: Some((Ability::Drafts, "--draft-model, --draft-ngram or --draft-table")),
     pads: false,
@@ -52,7 +53,9 @@ fn run(run: &Run, prompts: &[Vec<u32>], first: usize, on_token: &mut OnToken) ->
     }
     let mut going = true;
     while going && decoder.sequence.finish.is_none() {
-        for token in decode_block(&mut decoder)? {
+        let tokens = decode_block(&mut decoder)?;
+        run.trace_counts(decoder.counts);
+        for token in tokens {
             going &= on_token(token)?;
         }
     }

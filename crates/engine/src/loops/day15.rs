@@ -17,6 +17,7 @@ pub static LOOP: Loop = Loop {
         Ability::Sampling,
         Ability::Processors,
         Ability::TopLogprobs,
+        Ability::Trace,
     ],
     needs: None,
     pads: false,

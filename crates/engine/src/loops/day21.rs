@@ -2,9 +2,9 @@
 
 use super::run::stream;
 use super::{Ability, Found, Loop, OnToken, Run};
-use crate::{CacheConfig, CacheKind};
-use anyhow::{bail, Result};
-use candecode::day21_pages::{generate_paged, PagedCache};
+use crate::CacheKind;
+use anyhow::Result;
+use candecode::day21_pages::generate_paged;
 
 pub static LOOP: Loop = Loop {
     day: 21,
@@ -16,6 +16,7 @@ pub static LOOP: Loop = Loop {
         Ability::TorchStream,
         Ability::Processors,
         Ability::TopLogprobs,
+        Ability::Trace,
     ],
     needs: None,
     pads: false,
@@ -24,11 +25,6 @@ pub static LOOP: Loop = Loop {
 };
 
 fn run(run: &Run, prompts: &[Vec<u32>], first: usize, on_token: &mut OnToken) -> Result<Found> {
-    let Some(CacheConfig::Paged { block_size, num_blocks }) = run.engine.cache else {
-        bail!("{} needs a paged cache", run.day_loop)
-    };
-    let layers = run.model.config().num_hidden_layers;
-    let cache = PagedCache::new(layers, num_blocks, block_size)?;
     let batch = run.requests(prompts, first);
-    stream(generate_paged(run.model, run.tokenizer(), batch, cache)?, on_token)
+    stream(generate_paged(run.model, run.tokenizer(), batch, run.paged_cache()?)?, on_token)
 }

@@ -11,7 +11,7 @@ use candecode::kit::rng::RequestRng;
 pub static LOOP: Loop = Loop {
     day: 24,
     cache: Some(CacheKind::Dynamic), // its own, which grows
-    abilities: &[Ability::DraftTrees, Ability::Sampling, Ability::Processors],
+    abilities: &[Ability::DraftTrees, Ability::Sampling, Ability::Processors, Ability::Trace],
     needs: Some((Ability::DraftTrees, "--draft-tree or --medusa")),
     pads: false,
     predictable: false,
@@ -45,7 +45,9 @@ fn run(run: &Run, prompts: &[Vec<u32>], first: usize, on_token: &mut OnToken) ->
     }
     let mut going = true;
     while going && decoder.sequence.finish.is_none() {
-        for token in decode_tree(&mut decoder)? {
+        let tokens = decode_tree(&mut decoder)?;
+        run.trace_counts(decoder.counts);
+        for token in tokens {
             going &= on_token(token)?;
         }
     }

@@ -12,6 +12,8 @@ mod day12;
 mod day13;
 mod day15;
 mod day21;
+mod day22;
+mod day23;
 mod day24;
 mod run;
 
@@ -33,6 +35,8 @@ pub static LOOPS: &[&Loop] = &[
     &day24::LOOP,
     &day15::LOOP,
     &day06::LOOP,
+    &day22::LOOP,
+    &day23::LOOP,
 ];
 
 /// A day's generation loop, and what it can do.
@@ -83,8 +87,12 @@ pub enum Ability {
     DraftTrees,
     /// Limits the number of tokens in its batch.
     BatchLimit,
+    /// Limits the number of tokens and sequences in a step.
+    TokenBudget,
     /// Answers the turns of a chat.
     Chat,
+    /// Shows its passes. Beam search doesn't: its rows are copied, and belong to one request.
+    Trace,
 }
 
 /// A flag that was given, and what it asks of a loop.

@@ -3,9 +3,12 @@
 use super::Loop;
 use crate::ngram_table::NgramTable;
 use crate::requests::{self, Processors};
-use crate::Engine;
-use anyhow::{ensure, Context as _, Result};
+use crate::trace::Trace;
+use crate::{CacheConfig, Engine};
+use anyhow::{bail, ensure, Context as _, Result};
 use candecode::day08_sampling::torch_samplers;
+use candecode::day21_pages::PagedCache;
+use candecode::day23_token_budget::Limits;
 use candecode::day24_draft_trees::MedusaHeads;
 use candecode::kit::draft::Counts;
 use candecode::kit::{BeamParams, Hypothesis, Model, PastContext, Request};
@@ -48,6 +51,10 @@ pub struct Run<'a> {
     pub drafts: Option<Drafts<'a>>,
     /// Maximum number of positions in a batch whose loop limits it.
     pub max_batch_tokens: usize,
+    /// Bounds of a step whose loop has a token budget.
+    pub limits: Limits,
+    /// The wrapper around the model that shows its passes, if they are to be shown.
+    pub trace: Option<&'a Trace<'a>>,
 }
 
 /// Drafts for speculative decoding.
@@ -83,7 +90,32 @@ impl<'a> Run<'a> {
     pub fn run(&self, prompts: &[Vec<u32>], first: usize, on_token: &mut OnToken) -> Result<Found> {
         let takes = prompts.len() == 1 || self.day_loop.takes_batches();
         ensure!(takes, "{} takes one prompt", self.day_loop);
-        (self.day_loop.run)(self, prompts, first, on_token)
+        let Some(trace) = self.trace else {
+            return (self.day_loop.run)(self, prompts, first, on_token);
+        };
+        trace.begin(first, prompts);
+        let ran = (self.day_loop.run)(self, prompts, first, &mut |token| {
+            trace.token(&token);
+            on_token(token)
+        });
+        trace.flush();
+        ran
+    }
+
+    /// Shows the counts of a loop that drafts, after each of its passes.
+    pub(super) fn trace_counts(&self, counts: Counts) {
+        if let Some(trace) = self.trace {
+            trace.counts(counts);
+        }
+    }
+
+    /// Creates an empty paged cache of the engine's size.
+    pub(super) fn paged_cache(&self) -> Result<PagedCache> {
+        let Some(CacheConfig::Paged { block_size, num_blocks }) = self.engine.cache else {
+            bail!("{} needs a paged cache", self.day_loop)
+        };
+        let layers = self.model.config().num_hidden_layers;
+        Ok(PagedCache::new(layers, num_blocks, block_size)?)
     }
 
     /// Creates a request for this prompt, greedy or with portable random stream number `stream`.

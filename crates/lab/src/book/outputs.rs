@@ -198,12 +198,12 @@ fn untyped(lines: &[String]) -> Vec<&str> {
 }
 
 /// Returns the indices of the lines that are typed: `$ …`, and any line that follows a typed line
-/// ending in a backslash.
+/// ending in a backslash or a `|`.
 pub fn typed<T: AsRef<str>>(lines: &[T]) -> impl Iterator<Item = usize> + '_ {
     let mut continued = false;
     let is_typed = move |(at, line): (usize, &T)| {
         let is_typed = continued || line.as_ref().starts_with("$ ");
-        continued = is_typed && line.as_ref().ends_with('\\');
+        continued = is_typed && line.as_ref().ends_with(['\\', '|']);
         is_typed.then_some(at)
     };
     lines.iter().enumerate().filter_map(is_typed)
