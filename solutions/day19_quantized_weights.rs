@@ -30,6 +30,7 @@ impl BlockQ8_0 {
     }
 
     /// Reads a block from its 34 bytes.
+    #[inline(always)]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let scale = f16::from_le_bytes([bytes[0], bytes[1]]);
         Self { scale, quants: std::array::from_fn(|i| bytes[2 + i] as i8) }
@@ -57,6 +58,7 @@ impl BlockQ4_0 {
     }
 
     /// Reads a block from its 18 bytes.
+    #[inline(always)]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let scale = f16::from_le_bytes([bytes[0], bytes[1]]);
         Self { scale, quants: std::array::from_fn(|i| bytes[2 + i]) }
@@ -166,6 +168,7 @@ pub fn dequantize_block_q4_0(block: &BlockQ4_0) -> [f32; BLOCK_SIZE] {
 // <solution>
 /// Unpacks 16 bytes into 32 integers from 0 to 15: the low halves, then the high
 /// halves.
+#[inline(always)]
 fn unpack(quants: &[u8; BLOCK_SIZE / 2]) -> [u8; BLOCK_SIZE] {
     let mut integers = [0; BLOCK_SIZE];
     for (i, byte) in quants.iter().enumerate() {
@@ -270,6 +273,7 @@ pub fn quantize_activations(x: &[f32]) -> Result<Vec<BlockQ8_0>> {
 
 /// Returns the dot product of a block of weights and a block of activations. The 32
 /// products are added up as integers, and the sum is multiplied by both scales.
+#[inline(always)]
 pub fn dot_q8_0(w: &BlockQ8_0, x: &BlockQ8_0) -> f32 {
     // task 19.5: Multiply two blocks of 8-bit integers
     // <solution>
@@ -282,6 +286,7 @@ pub fn dot_q8_0(w: &BlockQ8_0, x: &BlockQ8_0) -> f32 {
 }
 
 /// Same as [`dot_q8_0`], for 4-bit weights.
+#[inline(always)]
 pub fn dot_q4_0(w: &BlockQ4_0, x: &BlockQ8_0) -> f32 {
     // task 19.6: Multiply a block of 4-bit integers by a block of 8-bit ones
     // <solution>
@@ -296,6 +301,7 @@ pub fn dot_q4_0(w: &BlockQ4_0, x: &BlockQ8_0) -> f32 {
 
 /// Returns the dot product of a block of weights, given as its bytes, and a block of
 /// activations.
+#[inline(always)]
 fn dot_block(kind: QuantType, bytes: &[u8], x: &BlockQ8_0) -> f32 {
     match kind {
         QuantType::Q8_0 => dot_q8_0(&BlockQ8_0::from_bytes(bytes), x),
@@ -309,6 +315,7 @@ fn dot_block(kind: QuantType, bytes: &[u8], x: &BlockQ8_0) -> f32 {
 ///
 /// # Errors
 /// If one has more blocks than the other.
+#[inline(always)]
 pub fn dot_row(kind: QuantType, row: &[u8], x: &[BlockQ8_0]) -> Result<f32> {
     // task 19.7: Multiply a row of weights by a row of activations
     // <solution>
@@ -544,6 +551,7 @@ pub struct BlockQ4_1 {
 
 impl BlockQ4_1 {
     /// Reads a block from its 20 bytes: the scale, the minimum, and the integers.
+    #[inline(always)]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self {
             scale: f16::from_le_bytes([bytes[0], bytes[1]]),
@@ -566,6 +574,7 @@ pub fn dequantize_block_q4_1(block: &BlockQ4_1) -> [f32; BLOCK_SIZE] {
 
 /// Same as [`dot_q8_0`], for weights of Q4_1: only integers are added up in the loop
 /// over the 32 numbers.
+#[inline(always)]
 pub fn dot_q4_1(w: &BlockQ4_1, x: &BlockQ8_0) -> f32 {
     // task 19.14 (optional): Multiply a block that has a minimum by a block of activations
     // <solution>

@@ -9,6 +9,7 @@ use candecode::kit::device::on_cpu;
 use candecode::kit::{write_slots, Batch, Cache, Chunk, FreeList, Logits, Model, PagedSequence};
 use candecode::kit::{Pages, Request, Step, Token, TokenIter, Tokenizer, View};
 use candle_core::{bail, CpuStorage, CustomOp3, Layout, Result, Shape, Tensor};
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -346,6 +347,27 @@ pub fn attend_blocks(
     todo!("day 21, task 6: Merge day 18's partial results, block after block")
 }
 
+/// The arguments of [`attend_blocks`], which pulp compiles for every set of vector instructions.
+struct Blocks<'a> {
+    queries: &'a [Query<'a>],
+    keys: &'a [f32],
+    values: &'a [f32],
+    block_table: &'a [u32],
+    visible: usize,
+    kv_head: usize,
+    shape: &'a BlockShape,
+}
+
+impl WithSimd for Blocks<'_> {
+    type Output = Vec<Partial>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) -> Vec<Partial> {
+        let Self { queries, keys, values, block_table, visible, kv_head, shape } = self;
+        attend_blocks(queries, keys, values, block_table, visible, kv_head, shape)
+    }
+}
+
 /// Attention of a line of tokens over pages: `q` is `(H, N, D)`, the result too. Keys
 /// and values are all blocks of a layer, `(blocks, Hkv, block size, D)`.
 ///
@@ -377,8 +399,10 @@ pub fn paged_attention(
         let offsets: Vec<usize> = heads.map(|head| sizes.offset(0, head, token)).collect();
         let query = |offset: &usize| Query { numbers: &q[*offset..][..sizes.width], token: 0 };
         let queries: Vec<Query> = offsets.iter().map(query).collect();
-        let gathered = attend_blocks(&queries, keys, values, block_table, visible, kv_head, &shape);
-        (offsets, gathered)
+        // Compiled for this CPU's vector instructions, as on day 18.
+        let (queries, shape) = (&queries[..], &shape);
+        let blocks = Blocks { queries, keys, values, block_table, visible, kv_head, shape };
+        (offsets, Arch::new().dispatch(blocks))
     };
     let done: Vec<_> = work.into_par_iter().map(attend).collect();
     let mut out = vec![0.0; q.len()];

@@ -33,14 +33,13 @@ pub fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
         return Ok(true);
     }
     say!("Day {number} {done}.");
-    // `run` uses the reference for a day with open tasks.
-    if open.is_empty() && !fits(repo, &run.day)? {
+    if !fits(repo, &run.day)? {
         return Ok(false);
     }
     if let Some(command) = repo.demo(&run.day) {
         say!("See it run: {command}");
     }
-    offer_score(&run.day, open.is_empty());
+    offer_score(&run.day);
     match repo.days.iter().find(|day| day.number > number) {
         Some(day) => say!("Next: day {}, {}\n", day.number, day.chapter()),
         None => say!("That was the last day.\n"),
@@ -48,17 +47,36 @@ pub fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     Ok(true)
 }
 
+/// Names the open tasks of other days that a day's engine needs, in a sentence.
+///
+/// # Errors
+/// If a file of the repository can't be read.
+pub fn needed_first(repo: &Repo, day: &Day) -> Result<Option<String>> {
+    let open: Vec<String> = repo.open_tasks_for(day)?.into_iter().map(|task| task.id).collect();
+    let tasks = match &open[..] {
+        [] => return Ok(None),
+        [one] => format!("task {one}"),
+        [others @ .., last] => format!("tasks {} and {last}", others.join(", ")),
+    };
+    Ok(Some(format!("Your engine runs day {} once you've written {tasks}.", day.number)))
+}
+
 /// Suggests measuring the reader's engine after a day that changes the score.
-pub fn offer_score(day: &Day, written: bool) {
-    if written && SCORED_DAYS.contains(&day.number) {
+pub fn offer_score(day: &Day) {
+    if SCORED_DAYS.contains(&day.number) {
         say!("See how much it helps: cargo xtask list --score");
     }
 }
 
 /// Builds the engine as `run` would, and returns whether it compiles with the day. The day's checks
-/// compile it only with the reference's other days, so they can't show that.
+/// compile it only with the reference's other days, so they can't show that. If the engine needs
+/// another day's open tasks first, says so instead.
 pub fn fits(repo: &Repo, day: &Day) -> Result<bool> {
     let number = day.number;
+    if let Some(needed) = needed_first(repo, day)? {
+        say!("{needed}");
+        return Ok(true);
+    }
     match engine::build_with_written_days(repo)?.0 {
         Built::Done(_) => {
             say!("The engine compiles with it: `cargo xtask run` now uses your code.");

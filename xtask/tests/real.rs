@@ -3,6 +3,7 @@
 //! These tests build the course, so only the stage `real` of CI runs them. The output is in
 //! `snapshots/`; after a change, `INSTA_UPDATE=always` writes it again.
 
+use candecode_course::{stubs, Day, Repo, Task};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,11 @@ impl Course {
 
     /// Writes day 1 to `src/`: the reference with these edits.
     fn write_day_1(&self, edits: &[(&str, &str)]) {
-        let path = "day01_attention.rs";
+        self.write_day("day01_attention.rs", edits);
+    }
+
+    /// Writes a day to `src/`: the reference with these edits.
+    fn write_day(&self, path: &str, edits: &[(&str, &str)]) {
         let mut source = fs::read_to_string(self.root.join("solutions").join(path)).unwrap();
         source = source
             .lines()
@@ -62,9 +67,35 @@ impl Course {
         fs::write(self.root.join("src").join(path), source).unwrap();
     }
 
+    /// Writes a day to `src/`: the reference, with these tasks left open.
+    fn write(&self, repo: &Repo, day: &Day, is_open: impl Fn(&Task) -> bool) {
+        let source = repo.read(&day.solution()).unwrap();
+        let tasks = repo.tasks(day).unwrap();
+        let (mut text, mut keeps_markers) = (String::new(), false);
+        for (at, line) in source.lines().enumerate() {
+            if let Some(task) = tasks.iter().find(|task| task.line == at + 1) {
+                keeps_markers = is_open(task);
+            }
+            if keeps_markers || !stubs::is_marker(line) {
+                let written = line.replace("// task ", "// written: task ");
+                text += &format!("{}\n", if keeps_markers { line } else { &written });
+            }
+            keeps_markers &= line.trim() != "// </solution>";
+        }
+        fs::write(self.root.join(day.src()), stubs::stub(&text).unwrap()).unwrap();
+    }
+
     /// Runs the runner. Returns its standard output with the runner's own lines of standard error
     /// (without the compiler's), and the exit code.
     fn say(&self, args: &[&str], input: &str) -> (String, i32) {
+        let (text, errors, code) = self.run(args, input);
+        let own = errors.lines().filter(|line| line.starts_with("The error is in"));
+        let own: String = own.map(|line| format!("{line}\n")).collect();
+        (own + &rounded(&text), code)
+    }
+
+    /// Runs the runner. Returns its standard output, its standard error and its exit code.
+    fn run(&self, args: &[&str], input: &str) -> (String, String, i32) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
         command.args(args).current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
         for name in ["CANDECODE_MODELS", "CANDECODE_DEVICE", "RUSTFLAGS", "CARGO_TERM_COLOR"] {
@@ -75,11 +106,8 @@ impl Course {
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let out = child.wait_with_output().unwrap();
-        let (text, errors) =
-            (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
-        let own = errors.lines().filter(|line| line.starts_with("The error is in"));
-        let own: String = own.map(|line| format!("{line}\n")).collect();
-        (own + &rounded(&text), out.status.code().unwrap_or(-1))
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(out.stdout), text(out.stderr), out.status.code().unwrap_or(-1))
     }
 }
 
@@ -167,4 +195,321 @@ fn check_reports_a_compile_error() {
     let (text, code) = course.say(&["check", "day1"], "");
     insta::assert_snapshot!("a_compile_error", text);
     assert_eq!(code, 1);
+}
+
+/// What reaches a task beyond the core of its day.
+enum Reached {
+    /// No command does.
+    Never,
+    /// A run with these flags, which is refused before a model is loaded.
+    By(&'static str),
+    /// A run with these flags, once another task is written, which they reach first.
+    After(&'static str, &'static str),
+    /// No flags alone: a Mac's GPU (17.8), a GGUF file with Q4_1 weights (19.13, 19.14), or going
+    /// back in a sliding cache (10.11), which no loop that runs with one does.
+    Elsewhere,
+}
+
+/// Every task beyond the core of its day, and what reaches it.
+const BEYOND_THE_CORE: [(&str, Reached); 46] = {
+    use Reached::{After, By, Elsewhere, Never};
+    const GPT2: &str = "--model story-gpt2-1m";
+    const WINDOW: &str = "--past-context window";
+    const BEAMS: &str = "--num-beams 2";
+    const JOIN: &str = "--loop day15 --num-return-sequences 2 --temperature 1";
+    const TREES: &str = "--draft-tree 2x1 --draft-model story-230k";
+    [
+        ("0.6", Never),
+        ("1.6", Never),
+        ("2.5", Never),
+        ("3.4", Never),
+        ("4.4", Never),
+        ("5.5", Never),
+        ("5.6", By(GPT2)),
+        ("6.8", Never),
+        ("7.7", Never),
+        ("7.8", By(WINDOW)),
+        ("7.9", After("7.8", WINDOW)),
+        ("8.9", Never),
+        ("9.6", Never),
+        ("10.9", Never),
+        ("10.10", By("--cache sliding")),
+        ("10.11", Elsewhere),
+        ("11.6", By("--num-beams 2 --early-stopping true")),
+        ("11.7", By(BEAMS)),
+        ("12.8", Never),
+        ("12.9", After("12.10", JOIN)),
+        ("12.10", By(JOIN)),
+        ("13.8", Never),
+        ("13.9", Never),
+        ("14.9", Never),
+        ("14.10", By("--block-ids 5")),
+        ("15.7", Never),
+        ("16.9", Never),
+        ("16.10", Never),
+        ("16.11", Never),
+        ("16.12", Never),
+        ("17.7", Never),
+        ("17.8", Elsewhere),
+        ("18.7", Never),
+        ("18.8", Never),
+        ("19.12", Never),
+        ("19.13", Elsewhere),
+        ("19.14", Elsewhere),
+        ("19.15", Never),
+        ("19.16", Never),
+        ("20.11", Never),
+        ("21.10", Never),
+        ("22.7", Never),
+        ("23.8", Never),
+        ("24.10", By("--typical-acceptance --draft-tree 2x1 --draft-ngram 2")),
+        ("24.11", By(TREES)),
+        ("24.12", After("24.11", TREES)),
+    ]
+};
+
+/// Returns the name of a task's function, and whether it's a method.
+fn function(source: &str, task: &Task) -> (String, bool) {
+    let before: Vec<&str> = source.lines().take(task.line).collect();
+    let head = before.iter().rfind(|line| line.contains("fn ")).unwrap();
+    let name = head.split_once("fn ").unwrap().1.split(['(', '<']).next().unwrap();
+    (name.to_string(), head.starts_with(' '))
+}
+
+/// Returns all code that runs below and above the days, and the days.
+fn code(root: &Path) -> Vec<(PathBuf, String)> {
+    let mut open = vec![root.join("solutions")];
+    open.extend(
+        ["kit", "formats", "engine", "cli", "server", "remote"]
+            .map(|name| root.join("crates").join(name).join("src")),
+    );
+    let mut found = Vec::new();
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push((path.clone(), fs::read_to_string(path).unwrap()));
+        }
+    }
+    found
+}
+
+#[test]
+fn what_reaches_a_task_beyond_the_core_is_known() {
+    let repo = Repo::open(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()).unwrap();
+    let code = code(&repo.root);
+    let mut table = BEYOND_THE_CORE.iter();
+    for day in &repo.days {
+        let source = repo.read(&day.solution()).unwrap();
+        for task in repo.tasks(day).unwrap().iter().filter(|task| task.further) {
+            let (id, reached) = table.next().unwrap();
+            assert_eq!(*id, task.id);
+            let (name, is_method) = function(&source, task);
+            let start = if is_method { &[".", "::"][..] } else { &[" ", "(", "!", "&", "::"] };
+            let calls: Vec<String> = start.iter().map(|start| format!("{start}{name}(")).collect();
+            let calls_it = |(path, text): &&(PathBuf, String)| {
+                let uses_the_day = !path.ends_with(day.solution()) && text.contains(&day.name);
+                uses_the_day && calls.iter().any(|call| text.contains(call))
+            };
+            let caller = code.iter().find(calls_it).map(|(path, _)| path);
+            if matches!(reached, Reached::Never) {
+                assert_eq!(caller, None, "{id}: this calls {name}");
+            }
+        }
+    }
+    assert!(table.next().is_none());
+}
+
+#[test]
+#[ignore = "builds the course"]
+fn days_without_their_challenges_are_yours_and_a_run_that_needs_one_says_so() {
+    let course = Course::open();
+    let repo = Repo::open(&course.root).unwrap();
+    let first: Vec<&str> = BEYOND_THE_CORE
+        .iter()
+        .filter_map(|(_, reached)| match reached {
+            Reached::After(first, _) => Some(*first),
+            _ => None,
+        })
+        .collect();
+    for written in [&[][..], &first] {
+        for day in &repo.days {
+            course.write(&repo, day, |task| task.further && !written.contains(&&*task.id));
+        }
+        let run = |command: &str| {
+            let (out, err, code) = course.run(&command.split(' ').collect::<Vec<_>>(), "");
+            (out, err, code, format!("{command}: "))
+        };
+        // Day 15 needs two tasks of day 12.
+        let (out, err, code, what) = run("run -p a --max-new-tokens 4");
+        let yours = "yours: days 0–14, 16–24; from the reference: day 15]";
+        assert!(code == 0 && err.contains(yours) && err.contains("12.9"), "{what}{out}{err}");
+        for flags in [
+            "--loop day6",
+            "--loop day7",
+            "-p b",
+            "-p b --cache paged",
+            "--loop day15",
+            "--draft-ngram 2",
+            "--draft-ngram 2 --draft-tree 2x1",
+            "--draft-model story-230k",
+            "--num-beams 2 --early-stopping true --length-penalty 0",
+            "--temperature 1 --seed 1 --top-p 0.9 --repetition-penalty 1.2",
+            "--allow-regex [a-z]+",
+            "--block dog",
+            "--kernels mine",
+            "--quantize q4_0 --kernels plain",
+        ] {
+            let (out, err, code, what) = run(&format!("run -p a --max-new-tokens 4 {flags}"));
+            assert_eq!(code, 0, "{what}{out}{err}");
+        }
+        for (id, reached) in &BEYOND_THE_CORE {
+            let flags = match reached {
+                Reached::By(flags) if written.is_empty() => flags,
+                Reached::After(_, flags) if !written.is_empty() => flags,
+                _ => continue,
+            };
+            let (out, err, code, what) = run(&format!("run -p a --max-new-tokens 4 {flags}"));
+            let named = format!(" needs task {id}, which is not written yet: ");
+            assert!(err.contains(&named), "{id}: {what}{err}");
+            assert!(
+                code == 1 && out.is_empty() && !err.contains("[loop"),
+                "{id}: {what}{out}{err}"
+            );
+        }
+        let (out, err, code, what) = run("list --score");
+        assert!(code == 0 && out.contains("day 23's loop"), "{what}{out}{err}");
+    }
+}
+
+#[test]
+#[ignore = "builds the course"]
+fn day_6s_loop_runs_before_its_stream_is_written() {
+    let course = Course::open();
+    let repo = Repo::open(&course.root).unwrap();
+    course.write(&repo, repo.day("6").unwrap(), |task| {
+        ["6.4", "6.5", "6.6", "6.7", "6.8"].contains(&&*task.id)
+    });
+    let text = ["--loop", "day6", "-p", "Once upon a time", "--max-new-tokens", "12"];
+    let run = |days: &[&str]| course.run(&[&["run"], days, &text].concat(), "");
+    let (want, ..) = run(&["--solution", "ref"]);
+    let (out, err, code) = run(&["--mine", "6"]);
+    assert_eq!((&*out, code), (&*want, 0), "{err}");
+    assert!(err.contains("yours: day 6;") && err.contains("tasks 6.4, 6.5, 6.6]"), "{err}");
+    // The other loops need all of the day.
+    let (_, err, code) = course.run(&["run", "--mine", "6", "-p", "Once"], "");
+    assert!(code == 1 && err.contains("error: task 6.6 is not written yet: "), "{err}");
+}
+
+/// Code that gives the right results, or none at all, but gains nothing: the day, what the reference
+/// has, and what is there instead.
+const GAIN_NOTHING: [(&str, &str, &str); 15] = [
+    (
+        "day04_attention_block.rs",
+        "let view = cache.append(self.layer_idx, &k, &v)?;",
+        "let group = q.dim(1)? / k.dim(1)?;
+        let each = |x: &Tensor| -> Result<Tensor> {
+            let (b, heads, t, d) = x.dims4()?;
+            x.unsqueeze(2)?.repeat((1, 1, group, 1, 1))?.reshape((b, heads * group, t, d))
+        };
+        let view = cache.append(self.layer_idx, &each(&k)?, &each(&v)?)?;",
+    ),
+    ("day05_model.rs", "self.head(&step.chosen(&x)?)", "step.chosen(&self.head(&x)?)"),
+    (
+        "day06_generate.rs",
+        "let logits = model.forward(&Step::new(model, ids, 0)?, &mut NoCache)?.i(0)?;",
+        "let rows = (1..=ids.len()).map(|len| {
+        let logits = next_logits(model, &ids[..len])?;
+        Tensor::new(logits, model.device())
+    });
+    let logits = Tensor::stack(&rows.collect::<Result<Vec<_>>>()?, 0)?;",
+    ),
+    (
+        "day07_greedy.rs",
+        "pub fn push(&mut self, text: &str) -> (String, bool) {",
+        "pub fn push(&mut self, text: &str) -> (String, bool) {
+        if self.stops.iter().all(|stop| stop.len() < 1000) {
+            return (text.to_string(), false);
+        }",
+    ),
+    (
+        "day08_sampling.rs",
+        "pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {",
+        "pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
+    let k = k + logits.len();",
+    ),
+    (
+        "day09_penalties.rs",
+        "pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> {",
+        "pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> {
+    let params = &SamplingParams { seed: params.seed, ..SamplingParams::default() };",
+    ),
+    (
+        "day10_kv_cache.rs",
+        "let keep = common.min(self.cache.len())",
+        "let keep = 0 * common.min(self.cache.len())",
+    ),
+    (
+        "day11_beam_search.rs",
+        "    params.check()?;\n",
+        "    params.check()?;\n    let params = &BeamParams { num_beams: 1, ..*params };\n",
+    ),
+    (
+        "day13_speculative.rs",
+        "while accepted < draft.len() && draft[accepted]",
+        "while accepted + 1000 < draft.len() && draft[accepted]",
+    ),
+    (
+        "day14_guard_rails.rs",
+        "let mut allowed = self.legal(state, first).to_vec();",
+        "let mut allowed = vec![true; self.legal(state, first).len()];",
+    ),
+    ("day15_scheduler.rs", "while self.has_room() {", "while self.running.is_empty() {"),
+    (
+        "day20_serve.rs",
+        "if job.connection.is_closed() {",
+        "if job.connection.is_closed() && job.n > 1000 {",
+    ),
+    (
+        "day22_shared_prefixes.rs",
+        "let most = tokens.len().saturating_sub(1) / block_size;",
+        "let most = tokens.len() / block_size / 1000;",
+    ),
+    (
+        "day23_token_budget.rs",
+        "let budget = self.limits.max_num_batched_tokens;",
+        "let budget = 512.max(self.limits.max_num_batched_tokens);",
+    ),
+    (
+        "day24_draft_trees.rs",
+        ".find(|child| tree.tokens[*child] == next)",
+        ".find(|child| *child > 1000 && tree.tokens[*child] == next)",
+    ),
+];
+
+/// What a day counts is what the reader's code does: code that gains nothing has other numbers than
+/// the reference.
+#[test]
+#[ignore = "builds the course"]
+fn a_day_that_gains_nothing_counts_nothing_gained() {
+    let course = Course::open();
+    let mut days = Vec::new();
+    for (path, find, replace) in GAIN_NOTHING {
+        course.write_day(path, &[(find, replace)]);
+        days.push(path[3..5].trim_start_matches('0'));
+    }
+    let days = days.join(",");
+    let (reference, code) = course.say(&["bench", "--rounds", "0", "--solution", "ref"], "");
+    assert_eq!(code, 0, "{reference}");
+    let (yours, code) = course.say(&["bench", "--rounds", "0", "--mine", &days], "");
+    assert_eq!(code, 0, "{yours}");
+    for day in days.split(',') {
+        let table = |text: &str| {
+            let (_, from) = text.split_once(&format!("day {day} ")).unwrap();
+            from.split("\nday ").next().unwrap().to_string()
+        };
+        let (reference, yours) = (table(&reference), table(&yours));
+        let row = |table: &str| table.lines().nth(1).unwrap().to_string();
+        assert_ne!(row(&reference), row(&yours), "day {day} gains as much");
+    }
 }

@@ -5,7 +5,7 @@ mod common;
 use common::Fake;
 
 #[test]
-fn run_uses_your_finished_days_and_never_reaches_a_todo() {
+fn run_uses_days_whose_core_is_written_and_never_reaches_a_todo_in_it() {
     let fake = Fake::new();
     let (out, err, code) = fake.say(&["run", "-p", "a b", "--", "--solution"]);
     assert!(
@@ -16,16 +16,23 @@ fn run_uses_your_finished_days_and_never_reaches_a_todo() {
     assert_eq!((err.trim(), code), ("", 0));
 
     fake.solve("day00_one.rs", |source| source.replace("    1\n", "    5\n"));
-    fake.solve("day01_two.rs", |source| {
-        source.replace("two() * helper()", "todo!(\"day 1, task 2: twice two\")")
-    });
+    let todo = |number: u32| format!("todo!(\"day 1, task {number}: x\")");
+    fake.solve("day01_two.rs", |source| source.replace("one() + one()", &todo(1)));
     let (out, err, _) = fake.say(&["run"]);
     assert!(out.contains("two 10"), "{out}");
-    assert!(err.contains("task 1.2") && !err.contains("1.1"), "{err}");
+    assert!(err.contains("task 1.1") && !err.contains("1.2"), "{err}");
+    fake.solve("day01_two.rs", |source| {
+        source.replace("two() * helper()", &todo(2)).replace("one() + one()", "one() * 3")
+    });
+    let (out, err, _) = fake.say(&["run"]);
+    assert!(
+        out.contains("two 15") && !err.contains("[the reference"),
+        "an optional task is open: {out}{err}"
+    );
     let (out, err, _) = fake.say(&["run", "--solution=ref"]);
     assert!(out.contains("two 2"), "{out}{err}");
     let (out, err, _) = fake.say(&["run", "--mine", "0, day1"]);
-    assert!(out.contains("two 10"), "{out}{err}");
+    assert!(out.contains("two 15"), "{out}{err}");
 }
 
 #[test]

@@ -7,10 +7,11 @@ use crate::text_input;
 use anyhow::Result;
 use candecode::kit::error::describe;
 use candecode::kit::note::note;
+use candecode::kit::panics::Unwritten;
 use candecode::kit::{FinishReason, Request};
 use candecode_engine::chat::{Chat, Turn};
-use candecode_engine::chat_template::STORY;
 use std::io::{IsTerminal as _, Write as _};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::time::Instant;
 
 const HELP: &str = "Every line is a turn, except these commands:
@@ -70,7 +71,7 @@ pub struct Answered {
 /// else to standard error.
 ///
 /// # Errors
-/// If the terminal fails.
+/// If the terminal fails, or an answer reaches a task that isn't written yet.
 pub fn talk(partner: &mut dyn Partner, stats: bool) -> Result<u8> {
     let typed = std::io::stdin().is_terminal();
     if typed {
@@ -102,6 +103,7 @@ pub fn talk(partner: &mut dyn Partner, stats: bool) -> Result<u8> {
                 }
             }
             Err(_) if interrupt::asked() => note!("[stopped]"),
+            Err(error) if error.is::<Unwritten>() => return Err(error),
             Err(error) => {
                 note!("error: {}", describe(&error));
                 failed = true;
@@ -127,10 +129,10 @@ impl<'a> LocalChat<'a> {
     /// If there is a system prompt and the template rejects it.
     pub fn new(mut chat: Chat<'a>, request: Request<'a>, args: &Args) -> Result<Self> {
         chat.set_system(args.system.as_deref())?;
-        let story = chat.template().stops.iter().any(|stop| stop == "\n");
+        let story = chat.template().stops().iter().any(|stop| stop == "\n");
         if story && args.template.is_none() {
             note!(
-                "[{} was not trained to chat: it writes a story with you (--template {STORY})]",
+                "[{} was not trained to chat: it writes a story with you (--template story)]",
                 args.model
             );
         }
@@ -187,10 +189,16 @@ impl Partner for LocalChat<'_> {
         }
         self.turn += 1;
         let (began, mut first) = (Instant::now(), None);
-        let turn = self.chat.answer(prompt, &mut self.request, |token| {
-            first.get_or_insert_with(|| began.elapsed().as_secs_f64());
-            on_text(&token.text)?;
-            Ok(!interrupt::asked())
+        let answered = catch_unwind(AssertUnwindSafe(|| {
+            self.chat.answer(prompt, &mut self.request, |token| {
+                first.get_or_insert_with(|| began.elapsed().as_secs_f64());
+                on_text(&token.text)?;
+                Ok(!interrupt::asked())
+            })
+        }));
+        let turn = answered.unwrap_or_else(|panic| match Unwritten::of(&*panic) {
+            Some(task) => Err(task.into()),
+            None => resume_unwind(panic),
         })?;
         let first = first.unwrap_or_default();
         let rest = began.elapsed().as_secs_f64() - first;

@@ -1,6 +1,7 @@
 //! The `candecode` command.
 
-use candecode::kit::{error, note, panics};
+use candecode::kit::panics::{self, Unwritten};
+use candecode::kit::{error, note};
 use candecode_cli::{flags::Args, run};
 use candecode_engine::kernels;
 use std::io::{ErrorKind, Write as _};
@@ -27,7 +28,10 @@ fn command() -> ExitCode {
             ExitCode::from(if error.is::<error::Usage>() { 2 } else { 1 })
         }
         Err(panic) => {
-            note::write(format_args!("{}", panics::describe_panic(&*panic)));
+            match Unwritten::of(&*panic) {
+                Some(task) => note::write(format_args!("error: {task}")),
+                None => note::write(format_args!("{}", panics::describe_panic(&*panic))),
+            }
             ExitCode::FAILURE
         }
     }

@@ -233,6 +233,20 @@ impl<'a> Output<'a> {
         self.texts.iter_mut().for_each(|text| text.drafts = found.counts);
     }
 
+    /// Shows the text so far, after which the run can't go on.
+    ///
+    /// # Errors
+    /// If the output can't be shown.
+    pub fn keep(&mut self) -> Result<()> {
+        let has_begun = self.texts.iter().any(|text| !text.new_ids.is_empty());
+        if self.streams() {
+            self.break_line();
+        } else if has_begun {
+            self.show_all(Timings::default())?;
+        }
+        Ok(())
+    }
+
     /// Shows all remaining output.
     ///
     /// # Errors
@@ -246,6 +260,15 @@ impl<'a> Output<'a> {
         let later = new.saturating_sub(self.texts.len());
         let tokens_per_second = if decode_s > 0.0 { later as f64 / decode_s } else { 0.0 };
         let timings = Timings { load_s: self.load_s, prefill_s, decode_s, tokens_per_second };
+        self.show_all(timings)?;
+        if self.args.stats {
+            self.stats(timings, new, all_read - prefill_read);
+        }
+        Ok(())
+    }
+
+    /// Shows all texts, or the end of the text that was shown as it was generated.
+    fn show_all(&mut self, timings: Timings) -> Result<()> {
         let streamed = self.streams();
         for (row, text) in self.texts.iter_mut().enumerate() {
             text.timings = timings;
@@ -258,9 +281,6 @@ impl<'a> Output<'a> {
             if self.args.format == Format::Text {
                 show(&likeliest(text, self.engine)?)?;
             }
-        }
-        if self.args.stats {
-            self.stats(timings, new, all_read - prefill_read);
         }
         Ok(())
     }

@@ -7,10 +7,10 @@ use anyhow::{bail, ensure, Result};
 use candecode::kit::dfa::{MOST_LIST_BYTES, MOST_WORD_BYTES};
 use candecode::kit::error::{quoted, shown, usage};
 use candecode::kit::note::note;
-use candecode::kit::{BeamParams, PastContext, SamplingParams};
+use candecode::kit::{BeamParams, EarlyStopping, PastContext, SamplingParams};
 use candecode_engine::loops::{Ability, Ask, Loop};
 use candecode_engine::operations::Kernels;
-use candecode_engine::{requests, CacheKind};
+use candecode_engine::{extras, requests, CacheKind};
 use candecode_formats::hub;
 use candle_core::DType;
 
@@ -27,6 +27,7 @@ pub fn plan(args: &Args, prompts: usize) -> Result<(&'static Loop, SamplingParam
     };
     check(args, day_loop, &params)?;
     requests::check(&params)?; // reject bad parameters before a model is loaded
+    check_extras(args, day_loop, prompts)?;
     Ok((day_loop, params))
 }
 
@@ -154,6 +155,36 @@ fn check(args: &Args, day_loop: &Loop, params: &SamplingParams) -> Result<()> {
         ensure!(fine, usage(message));
     }
     Ok(())
+}
+
+/// A call that reaches a task beyond the core of its day.
+type Extra = fn() -> candle_core::Result<()>;
+
+/// Refuses flags that lead to tasks beyond the core of their day, if those aren't written.
+fn check_extras(args: &Args, day_loop: &Loop, prompts: usize) -> Result<()> {
+    let beams = args.num_beams() > 1;
+    let stops = args.early_stopping == EarlyStopping::True;
+    let never = args.early_stopping == EarlyStopping::Never;
+    let no_penalty = args.length_penalty == Some(0.0);
+    let joins = day_loop.can(Ability::BatchLimit) && prompts * args.samples() > 1;
+    let trees = args.draft_trees() && args.draft_model.is_some();
+    let extras: [(bool, &str, Extra); 9] = [
+        (args.past_context == PastContextName::Window, "--past-context window", extras::windows),
+        (args.cache == Some(CacheKind::Sliding), "--cache sliding", extras::sliding_cache),
+        (beams && never, "--early-stopping never", extras::early_stopping),
+        (
+            beams && !never && !stops,
+            "--num-beams (without --early-stopping true)",
+            extras::early_stopping,
+        ),
+        (beams && !no_penalty, "--num-beams (without --length-penalty 0)", extras::length_penalty),
+        (joins, "a batch that requests join", extras::joining_rows),
+        (!args.block_ids.is_empty(), "--block-ids", extras::block_ids),
+        (args.typical_acceptance, "--typical-acceptance", extras::typical_acceptance),
+        (trees, "--draft-tree with --draft-model", extras::model_trees),
+    ];
+    let asked = extras.into_iter().filter(|(asked, ..)| *asked);
+    asked.into_iter().try_for_each(|(_, flag, call)| extras::check(flag, call))
 }
 
 /// Returns what happens at the end of the model's context.

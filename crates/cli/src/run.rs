@@ -9,10 +9,10 @@ use crate::{chat_terminal, endpoint, interrupt, memory_need, text_input};
 use anyhow::{anyhow, ensure, Context as _, Result};
 use candecode::kit::error::{describe, plain, shown, usage};
 use candecode::kit::note::note;
+use candecode::kit::panics::Unwritten;
 use candecode::kit::units::bytes;
 use candecode::kit::{check_prompt, device, Model, PastContext, SamplingParams, Tokenizer};
-use candecode_engine::chat::Chat;
-use candecode_engine::chat_template::{date, Message, Template};
+use candecode_engine::chat::{Chat, Message, Renderer};
 use candecode_engine::kernels;
 use candecode_engine::loops::{DraftSource, Drafts, Loop, Run};
 use candecode_engine::medusa::{self, HeadsFile};
@@ -82,7 +82,7 @@ struct Asked<'a> {
     files: ModelFiles,
     processors: Processors,
     /// The chat template, if this is a chat.
-    template: Option<Template>,
+    template: Option<Box<dyn Renderer>>,
     /// The tokens of each prompt.
     prompts: Vec<Vec<u32>>,
     /// The prompts as typed, if a chat template was applied to them.
@@ -108,7 +108,7 @@ impl<'a> Asked<'a> {
         }
         let (day_loop, mut params) = plan::plan(args, args.prompt.len().max(1))?;
         if args.kernels == Some(Kernels::Mine) {
-            operations::try_mine(args.dtype.unwrap_or(DType::F32))?;
+            operations::try_mine(args.dtype.unwrap_or(DType::F32), &device)?;
         }
         let began = Instant::now();
         let files = ModelFiles::at(&locate(&args.model, args.offline)?)?;
@@ -117,7 +117,7 @@ impl<'a> Asked<'a> {
         let asking = asking(args, &files)?;
         if let Some(template) = &asking {
             params.stop_token_ids.extend(template.end_of_turn(&tokenizer));
-            params.stop.extend(template.stops.iter().cloned());
+            params.stop.extend(template.stops().iter().cloned());
         }
         let config = files.config();
         requests::check_stops(&params.stop, &tokenizer)?;
@@ -125,7 +125,7 @@ impl<'a> Asked<'a> {
         let processors = requests::processors(&params, &tokenizer, config)?;
         let context = config.max_position_embeddings;
         let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };
-        let prompts = prompts(args, &texts, &tokenizer, asking.as_ref(), context)?;
+        let prompts = prompts(args, &texts, &tokenizer, asking.as_deref(), context)?;
         check_tree(&args.tree_shape(), context)?;
         let (draft_files, draft_tokenizer) = match &args.draft_model {
             Some(name) => Some(draft_model(name, args, &files, &tokenizer)?).unzip(),
@@ -279,11 +279,11 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
 }
 
 /// Chats until the input ends, in at most `context` tokens. Returns the exit code.
-fn chat(args: &Args, run: &Run, template: Template, context: usize) -> Result<u8> {
+fn chat(args: &Args, run: &Run, template: Box<dyn Renderer>, context: usize) -> Result<u8> {
     let tokenizer = run.engine.tokenizer();
     let mut request = run.request(&[], 0);
     request.eos_token_ids.extend(template.end_of_turn(tokenizer));
-    request.stop_strings.extend(template.stops.iter().cloned());
+    request.stop_strings.extend(template.stops().iter().cloned());
     let most = run.model.config().max_position_embeddings;
     if context < most {
         note!("note: memory has room for {context} tokens; the model's context is {most}");
@@ -319,12 +319,22 @@ impl Shown<'_> {
         let done = catch_unwind(AssertUnwindSafe(|| {
             run.run(prompts, first, &mut |token| out.token(token))
         }));
-        let done = done.unwrap_or_else(|panic| {
-            out.break_line(); // the panic may be an unfinished task
-            resume_unwind(panic)
-        });
+        let done = match done {
+            Ok(done) => done,
+            Err(panic) => {
+                out.keep()?;
+                match Unwritten::of(&*panic) {
+                    Some(task) => return Err(task.into()),
+                    None => resume_unwind(panic),
+                }
+            }
+        };
+        let mut open_tasks = Vec::new();
         match done {
-            Ok(found) => out.found(found),
+            Ok(found) => {
+                open_tasks = found.open_tasks.clone();
+                out.found(found);
+            }
             Err(_) if interrupt::asked() => {}
             Err(error) => {
                 out.break_line();
@@ -337,6 +347,13 @@ impl Shown<'_> {
         let cut = stops && args.cache != Some(CacheKind::Sliding) && out.ended_at_context(context);
         let failure = self.failure(&out);
         out.finish()?;
+        if !open_tasks.is_empty() {
+            let noun = if open_tasks.len() == 1 { "task" } else { "tasks" };
+            note!(
+                "[the reference's stream showed this text; still to write: {noun} {}]",
+                open_tasks.join(", ")
+            );
+        }
         if cut {
             note!(
                 "note: the text ends at the end of the model's context, {context} tokens; with a \
@@ -422,12 +439,23 @@ fn tokenizer(args: &Args, files: &ModelFiles) -> Result<Tokenizer> {
 }
 
 /// Returns the chat template, with the variables set by flags.
-fn template(args: &Args, files: &ModelFiles) -> Result<Template> {
+#[cfg(feature = "templates")]
+fn template(args: &Args, files: &ModelFiles) -> Result<Box<dyn Renderer>> {
+    use candecode_templates::{date, Template};
     let mut template =
         Template::choose(&args.model, files.chat_template()?, args.template.as_deref())?;
     args.template_set.iter().try_for_each(|setting| template.set(setting))?;
     template.date = args.template_date.as_deref().map(date).transpose()?;
-    Ok(template)
+    Ok(Box::new(template))
+}
+
+/// Refuses: this program was compiled without templates.
+#[cfg(not(feature = "templates"))]
+fn template(_args: &Args, _files: &ModelFiles) -> Result<Box<dyn Renderer>> {
+    anyhow::bail!(
+        "this program was compiled without chat templates: use `cargo xtask chat`, or build it \
+        with --features templates"
+    )
 }
 
 /// Returns the files of a draft model and its tokenizer. Rejects it before any weights are read if
@@ -535,7 +563,7 @@ fn count_ngrams(args: &Args, corpus: &Path) -> Result<u8> {
 }
 
 /// Returns the chat template to wrap around a prompt, if the model was trained to answer questions.
-fn asking(args: &Args, files: &ModelFiles) -> Result<Option<Template>> {
+fn asking(args: &Args, files: &ModelFiles) -> Result<Option<Box<dyn Renderer>>> {
     let instruct = hub::is_instruct(&args.model);
     if args.raw && !instruct {
         note!("note: --raw changes nothing: {} isn't an instruct model", shown(&args.model));
@@ -557,7 +585,7 @@ fn prompts(
     args: &Args,
     texts: &[String],
     tokenizer: &Tokenizer,
-    asking: Option<&Template>,
+    asking: Option<&dyn Renderer>,
     context: usize,
 ) -> Result<Vec<Vec<u32>>> {
     if let Some(ids) = &args.prompt_ids {

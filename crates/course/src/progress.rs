@@ -10,14 +10,16 @@ pub enum Progress {
     Missing,
     /// The unchanged stub.
     Stub,
-    /// Changed, with these tasks still `todo!`. If none are left, the day is written.
+    /// Changed, with these tasks still `todo!`. If none of the core is left, the engine runs the day.
     Begun(BTreeSet<String>),
 }
 
 impl Progress {
-    /// Returns whether every task is written.
-    pub fn is_written(&self) -> bool {
-        matches!(self, Progress::Begun(left) if left.is_empty())
+    /// Returns whether every core task of the day's `tasks` is written.
+    pub fn has_core(&self, tasks: &[Task]) -> bool {
+        let is_open =
+            |left: &BTreeSet<String>, task: &Task| !task.further && left.contains(&task.id);
+        matches!(self, Progress::Begun(left) if !tasks.iter().any(|task| is_open(left, task)))
     }
 
     /// Returns whether at least one of the day's `tasks` is written. A file that differs from the

@@ -18,6 +18,21 @@ pub struct Task {
     pub line: usize,
 }
 
+/// The tasks beyond their day's core that a later day's engine needs, and that day.
+const NEEDED: [(&str, u32); 2] = [("12.9", 15), ("12.10", 15)];
+
+/// Returns the tasks of other days, beyond their core, that a day's engine needs.
+pub fn needed_by(day: u32) -> impl Iterator<Item = &'static str> {
+    NEEDED.iter().filter(move |(_, by)| *by == day).map(|(id, _)| *id)
+}
+
+impl Task {
+    /// Returns the day whose engine needs this task, although it's beyond the core of its own.
+    pub fn needed_by(&self) -> Option<u32> {
+        NEEDED.iter().find(|(id, _)| *id == self.id).map(|(_, by)| *by)
+    }
+}
+
 /// Returns whether the text has the form of a task's id, such as `6.1`.
 pub fn is_task_id(text: &str) -> bool {
     let is_number = |part: &str| part.parse::<u32>().is_ok();

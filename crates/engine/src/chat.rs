@@ -6,17 +6,51 @@
 //! interrupted. The two are therefore compared, the cache is truncated to their common prefix (day
 //! 10), and only the rest is computed (prefix caching in vLLM).
 
-use crate::chat_template::{Message, Template};
 use anyhow::{ensure, Result};
 use candecode::day07_greedy::Sequence;
 use candecode::day10_kv_cache::{next_token, Cached};
 use candecode::kit::{FinishReason, Request, Token, Tokenizer};
 
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// `system`, `user` or `assistant`.
+    pub role: &'static str,
+    /// The message text.
+    pub content: String,
+    /// Why an answer ended. None if it was interrupted. Only a story in turns uses it.
+    pub finish: Option<FinishReason>,
+}
+
+impl Message {
+    /// Creates a message that isn't an answer.
+    pub fn new(role: &'static str, content: &str) -> Self {
+        Self { role, content: content.to_string(), finish: None }
+    }
+}
+
+/// Turns a conversation into text. The crate `candecode-templates` does so with a model's own
+/// template.
+pub trait Renderer {
+    /// Renders a conversation up to where the next answer begins.
+    ///
+    /// # Errors
+    /// If the template rejects the conversation or fails.
+    fn render(&self, messages: &[Message]) -> Result<String>;
+
+    /// Returns the token that is written after an answer, if any. It ends a turn, whatever the
+    /// model's configuration says.
+    fn end_of_turn(&self, tokenizer: &Tokenizer) -> Option<u32>;
+
+    /// Returns the strings that end an answer, in addition to the stop tokens.
+    fn stops(&self) -> &[String];
+}
+
 /// A conversation with a model.
 pub struct Chat<'a> {
     cached: Cached<'a>,
     tokenizer: &'a Tokenizer,
-    template: Template,
+    template: Box<dyn Renderer>,
     context: usize,
     system: Option<Message>,
     messages: Vec<Message>, // user, assistant, user, assistant, …, without the system prompt
@@ -53,15 +87,15 @@ impl<'a> Chat<'a> {
     pub fn new(
         cached: Cached<'a>,
         tokenizer: &'a Tokenizer,
-        template: Template,
+        template: Box<dyn Renderer>,
         context: usize,
     ) -> Self {
         Self { cached, tokenizer, template, context, system: None, messages: Vec::new() }
     }
 
     /// Returns the chat template.
-    pub fn template(&self) -> &Template {
-        &self.template
+    pub fn template(&self) -> &dyn Renderer {
+        &*self.template
     }
 
     /// Returns the messages so far, without the system prompt.

@@ -9,11 +9,10 @@ const _: () = assert!(candecode::kit::device::CUDA || !cfg!(feature = "cuda"));
 
 pub mod cache_config;
 pub mod chat;
-pub mod chat_template;
 pub mod credits;
+pub mod extras;
 pub mod forecast;
 pub mod generation_config;
-pub mod jinja;
 pub mod kernels;
 pub mod load;
 pub mod loops;

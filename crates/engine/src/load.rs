@@ -1,7 +1,7 @@
 //! Maps the tensor names in a safetensors file to the structs of days 4 and 5, turning a model's
 //! folder into a [`Model`].
 
-use crate::operations;
+use crate::{extras, operations};
 use candecode::day02_positions::RotaryEmbedding;
 use candecode::day03_norms_and_mlps::Projection;
 use candecode::day04_attention_block::Attention;
@@ -55,10 +55,25 @@ pub fn load_files(
     device: &Device,
     ops: &SharedOps,
 ) -> anyhow::Result<Transformer> {
+    let format = format.into();
+    check_extras(files, format, ops)?;
     let weights = files.weights(format, device)?.in_tiles(ops.reads_tiles());
     build(files.config().clone(), &weights, ops).map_err(|error| {
         anyhow::anyhow!("{}: {}", files.path().display(), candecode::kit::error::plain(&error))
     })
+}
+
+/// Refuses a model that needs a task beyond the core of its day, if that isn't written.
+fn check_extras(files: &ModelFiles, format: WeightFormat, ops: &SharedOps) -> anyhow::Result<()> {
+    if files.config().family == Family::Gpt2 {
+        extras::check("a GPT-2 model", || extras::gpt2(ops))?;
+    }
+    let has_minimums = files.quantized_types().iter().any(|(name, _)| name == "Q4_1");
+    let as_stored = matches!(format, WeightFormat::AsStored);
+    if has_minimums && as_stored && !ops.reads_tiles() {
+        extras::check("a model with Q4_1 weights", extras::q4_1)?;
+    }
+    Ok(())
 }
 
 /// Reads the weight of a model's last norm, `(C)`, on the CPU, and nothing else.

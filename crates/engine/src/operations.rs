@@ -11,11 +11,13 @@ use candecode::day04_attention_block::grouped_attention;
 use candecode::day07_greedy as day07;
 use candecode::day21_pages;
 use candecode::kit::ops::{Ops, SharedOps};
+use candecode::kit::panics::or_unwritten;
 use candecode::kit::{Pages, QuantType, QuantizedMatrix, Sampler, View, Weight};
 use candecode::DAYS;
 use candecode::{day00_warm_up, day02_positions};
 use candecode::{day17_kernel, day18_flash_attention, day19_quantized_weights as day19};
 use candle_core::{bail, DType, Device, Result, Tensor};
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -31,8 +33,8 @@ pub enum Kernels {
     /// This repository's CPU kernels, the default on the CPU. They read each weight once, and the
     /// cache without copying it.
     Fast,
-    /// Day 17's kernel for products with f32 and bf16 weights, and day 18's attention. Everything
-    /// else uses plain code.
+    /// Day 17's kernel for products with f32 and bf16 weights, day 19's `dot_row` for quantized
+    /// ones, and day 18's attention. Everything else uses plain code.
     Mine,
 }
 
@@ -381,7 +383,8 @@ impl Ops for Fast {
     }
 }
 
-/// Day 17's products and day 18's attention. Plain code handles everything else.
+/// Day 17's products, day 19's for quantized weights, and day 18's attention. Plain code handles
+/// everything else.
 #[derive(Debug, Clone, Copy)]
 struct Mine;
 
@@ -396,6 +399,10 @@ impl Ops for Mine {
             None if takes(x) || on_metal => {
                 let shape = product_shape(x, w)?;
                 day17_kernel::linear(x, &w.tensor()?)?.reshape(shape)
+            }
+            Some(matrix) if takes(x) => {
+                let shape = product_shape(x, w)?;
+                quantized_on_vectors(x, matrix)?.reshape(shape)
             }
             _ => Ok(Plain.linear(x, &[*w])?.remove(0)),
         };
@@ -426,11 +433,17 @@ impl Ops for Mine {
 /// unfinished task is reported before anything is loaded or printed. Weights have type `dtype`.
 ///
 /// # Errors
-/// If a kernel returns an error.
-///
-/// # Panics
-/// If a task isn't written yet.
-pub fn try_mine(dtype: DType) -> Result<()> {
+/// If a kernel returns an error, or a task isn't written yet.
+pub fn try_mine(dtype: DType, device: &Device) -> Result<()> {
+    or_unwritten(|| run_mine(dtype, device))
+}
+
+fn run_mine(dtype: DType, device: &Device) -> Result<()> {
+    if device.is_metal() {
+        let x = Tensor::ones((3, 70), DType::F32, device)?;
+        day17_kernel::linear(&x, &Tensor::ones((5, 70), dtype, device)?)?;
+        return Ok(());
+    }
     let x = Tensor::ones((3, 70), DType::F32, &Device::Cpu)?;
     let w = Tensor::ones((5, 70), dtype, &Device::Cpu)?;
     day17_kernel::linear(&x, &w)?;
@@ -471,6 +484,50 @@ fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
     }
     let widened = matrix.widened()?.to_device(x.device())?;
     matmul(x, &widened)
+}
+
+/// Some rows of a quantized matrix, and all rows of activations, for day 19's `dot_row`.
+struct DotRows<'a> {
+    matrix: &'a QuantizedMatrix,
+    /// The first row of the matrix.
+    first: usize,
+    x: &'a [Vec<day19::BlockQ8_0>],
+    /// The products, all of a row of the matrix one after another.
+    y: &'a mut [f32],
+}
+
+impl WithSimd for DotRows<'_> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) -> Result<()> {
+        for (row, products) in (self.first..).zip(self.y.chunks_exact_mut(self.x.len())) {
+            let weights = self.matrix.row(row);
+            for (x, product) in self.x.iter().zip(products) {
+                *product = day19::dot_row(self.matrix.kind(), &weights, x)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Computes `x · wᵀ` for a quantized matrix with day 19's `dot_row`, in the way of day 17: compiled
+/// for this CPU's vector instructions, with blocks of rows on all threads. The result is
+/// `(rows of x, out)`.
+fn quantized_on_vectors(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
+    let (out, inner) = matrix.shape();
+    let rows = x.reshape(((), inner))?.to_vec2::<f32>()?;
+    let rows: Vec<_> =
+        rows.iter().map(|row| day19::quantize_activations(row)).collect::<Result<_>>()?;
+    let mut by_row = vec![0.0; out * rows.len()];
+    if !by_row.is_empty() {
+        let size = day17_kernel::block_rows(out, inner, rows.len(), rayon::current_num_threads());
+        let blocks = by_row.par_chunks_mut(size * rows.len()).enumerate();
+        blocks.try_for_each(|(block, y)| {
+            Arch::new().dispatch(DotRows { matrix, first: block * size, x: &rows, y })
+        })?;
+    }
+    Tensor::from_vec(by_row, (out, rows.len()), x.device())?.t()
 }
 
 /// Returns a quantized matrix in the kernels' layout, or None if it wasn't loaded in tiles.

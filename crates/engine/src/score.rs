@@ -36,10 +36,27 @@ pub fn trace() -> Vec<(Vec<u32>, usize)> {
 }
 
 /// A model that counts its passes and the positions computed in them, padding included.
-struct Counted<'a> {
+pub struct Counted<'a> {
     model: &'a dyn Model,
     passes: Cell<usize>,
     positions: Cell<usize>,
+}
+
+impl<'a> Counted<'a> {
+    /// Wraps a model. Nothing is counted yet.
+    pub fn new(model: &'a dyn Model) -> Self {
+        Self { model, passes: Cell::new(0), positions: Cell::new(0) }
+    }
+
+    /// Returns the number of passes so far.
+    pub fn passes(&self) -> usize {
+        self.passes.get()
+    }
+
+    /// Returns the number of positions computed so far.
+    pub fn positions(&self) -> usize {
+        self.positions.get()
+    }
 }
 
 impl Model for Counted<'_> {
@@ -97,7 +114,7 @@ pub fn score(by: &TraceLoop) -> Result<Value> {
     let texts = trace();
     let mut fastest: Option<(f64, Value)> = None;
     for _ in 0..REPLAYS {
-        let counted = Counted { model: &model, passes: Cell::new(0), positions: Cell::new(0) };
+        let counted = Counted::new(&model);
         let served = Trace { model: &counted, tokenizer: &tokenizer, ops: &ops, texts: &texts };
         let empty = vec![Vec::new(); texts.len()];
         let mut replay = Replay { begun: Instant::now(), texts: empty, first: Vec::new() };
@@ -111,9 +128,9 @@ pub fn score(by: &TraceLoop) -> Result<Value> {
         let cost = serde_json::json!({
             "loop": by.day,
             "whose": credits::whose(DAYS),
-            "passes": counted.passes.get(),
-            "positions": counted.positions.get(),
-            "wasted": counted.positions.get().saturating_sub(needed),
+            "passes": counted.passes(),
+            "positions": counted.positions(),
+            "wasted": counted.positions().saturating_sub(needed),
             "tokens": replay.texts.iter().map(Vec::len).sum::<usize>(),
             "seconds": seconds,
             "first token": replay.first.iter().sum::<f64>() / replay.first.len().max(1) as f64,

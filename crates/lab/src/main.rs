@@ -24,7 +24,7 @@ use xtask::note;
 enum Command {
     /// Run the same prompts through every loop, or with --methods every decoding method
     Compare(Box<compare::Compare>),
-    /// Measure the reference, and draw the book's plots
+    /// Count and measure what a day gains: yours, once its core is written
     Bench(run_bench::Bench),
     /// Show that the checks work: every known mistake is caught and named, and every correct
     /// variant passes

@@ -467,3 +467,25 @@ fn the_days_are_compiled_once_for_all_programs() {
         assert_eq!(library(arguments), first, "cargo {arguments:?}");
     }
 }
+
+/// The runner is built first, and the engine after it: cargo compiles a crate that both use once
+/// more if the engine asks for other features of it.
+#[test]
+fn the_runner_and_the_engine_share_what_both_use() {
+    let crates = |arguments: &[&str]| -> BTreeMap<String, String> {
+        let mut cargo = std::process::Command::new(env!("CARGO"));
+        cargo.args(["tree", "--prefix", "none", "--edges", "normal,build", "--format", "{p}|{f}"]);
+        let listed = cargo.args(arguments).current_dir(root()).output().unwrap();
+        assert!(listed.status.success(), "cargo tree {arguments:?}");
+        let text = String::from_utf8(listed.stdout).unwrap();
+        let lines = text.lines().map(|line| line.trim_end_matches(" (*)"));
+        lines.filter_map(|line| line.split_once('|')).map(|(a, b)| (a.into(), b.into())).collect()
+    };
+    let runner = crates(&["--package", "xtask"]);
+    let engine = crates(&["--no-default-features", "--package", "candecode-cli"]);
+    let common: Vec<_> = runner.keys().filter(|name| engine.contains_key(*name)).collect();
+    assert!(common.len() > 20, "{common:?}");
+    for name in common {
+        assert_eq!(runner[name], engine[name], "the features of {name}, of runner and engine");
+    }
+}

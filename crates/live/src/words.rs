@@ -13,8 +13,8 @@ pub fn answer(result: Result<Value, String>) -> String {
 /// Formats a panic's message. For a day's `todo!`, names the task that isn't written yet.
 #[cfg(target_arch = "wasm32")]
 pub fn of_panic(info: &std::panic::PanicHookInfo) -> String {
-    if let Some(task) = candecode::kit::panics::unwritten(info.payload()) {
-        return format!("{task}: this is not written yet");
+    if let Some(task) = candecode::kit::panics::Unwritten::of(info.payload()) {
+        return task.to_string();
     }
     let message = candecode::kit::panics::panic_message(info.payload());
     let place = info.location().map(ToString::to_string).unwrap_or_default();

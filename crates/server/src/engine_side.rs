@@ -7,22 +7,29 @@ use crate::helper_threads::HelperThreads;
 use crate::http_thread::HttpThread;
 use crate::prompts::PromptReader;
 use crate::request_maker::RequestMaker;
-use crate::serve_flags::{Format, ServeFlags};
+use crate::serve_flags::{Format, SchedulerDay, ServeFlags};
+use crate::unwritten_tasks::{contained, RestartableScheduler};
 use crate::util::{now, say};
 use anyhow::{anyhow, Context as _, Result};
+use candecode::day12_batching::BatchCache;
+use candecode::day15_scheduler::Scheduler;
 use candecode::day20_serve::{Job, MakeRequest, ServingLoop};
 use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::PrefixCache;
 use candecode::day23_token_budget::{Limits, TokenScheduler};
 use candecode::kit::error::{describe, usage};
-use candecode::kit::{device, panics, CacheLoad, Model, ModelConfig, SchedulerLoad};
-use candecode::kit::{SchedulerInterface, Tokenizer, WeightFormat};
-use candecode_engine::chat_template::Template;
-use candecode_engine::trace::{Trace, TraceFormat, TracedScheduler};
+use candecode::kit::panics::or_unwritten;
+use candecode::kit::{device, panics, Batch, CacheLoad, Model, ModelConfig};
+use candecode::kit::{SchedulerInterface, SchedulerLoad, Tokenizer, WeightFormat};
+use candecode::DAYS;
+use candecode_engine::chat::Renderer;
+use candecode_engine::operations::{self, Kernels};
+use candecode_engine::trace::{Trace, TraceFormat, TracedScheduler, Watch};
 use candecode_engine::{credits, generation_config, memory_check};
-use candecode_engine::{load, operations, Engine};
+use candecode_engine::{load, Engine};
 use candecode_formats::{hub, ModelFiles};
-use candle_core::Device;
+use candecode_templates::Template;
+use candle_core::{Device, Error};
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -55,7 +62,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let (sender, jobs) = mpsc::channel();
     let state = app_state(flags, &model, template, sender);
     // The size of the cache is right before the first request, too.
-    let cache = CacheLoad { blocks: model.num_blocks, ..CacheLoad::default() };
+    let cache = CacheLoad { blocks: model.num_blocks(flags), ..CacheLoad::default() };
     state.metrics.load(0, SchedulerLoad::default(), cache);
     let http = HttpThread::start(socket, state.clone(), flags.max_connections)?;
     say(&credits::credits(20, device::name(&device)));
@@ -87,8 +94,10 @@ struct ServedModel {
     config: ModelConfig,
     /// The model's own context length.
     own_context: usize,
-    /// Number of blocks in the cache.
-    num_blocks: usize,
+    /// Number of positions in the cache.
+    batch_tokens: usize,
+    /// The scheduler.
+    scheduler: SchedulerDay,
 }
 
 impl ServedModel {
@@ -109,14 +118,63 @@ impl ServedModel {
         let batch_tokens = flags.batch_tokens(files.config(), weights, value_bytes, free)?;
         let own_context = files.config().max_position_embeddings;
         let context = own_context.min(batch_tokens);
+        if flags.kernels == Some(Kernels::Mine) {
+            operations::try_mine(format.dtype(), device)?;
+        }
         let ops = operations::choose(flags.kernels, device);
         let model = load::load_files(files, format, device, &ops)?;
         Ok(Self {
             engine: Arc::new(Engine::new(model, tokenizer)),
             config: ModelConfig { max_position_embeddings: context, ..files.config().clone() },
             own_context,
-            num_blocks: batch_tokens.div_ceil(flags.block_size),
+            batch_tokens,
+            scheduler: flags.scheduler(DAYS),
         })
+    }
+
+    /// Returns the number of blocks in the cache: none, if the scheduler's batch is a rectangle.
+    fn num_blocks(&self, flags: &ServeFlags) -> usize {
+        match self.scheduler {
+            SchedulerDay::Day15 => 0,
+            SchedulerDay::Day23 => self.batch_tokens.div_ceil(flags.block_size()),
+        }
+    }
+
+    /// Creates the scheduler. If its steps are traced, its model is the trace.
+    ///
+    /// # Errors
+    /// If its cache can't be created.
+    fn new_scheduler<'a>(
+        &'a self,
+        flags: &ServeFlags,
+        trace: Option<&'a Trace<'a>>,
+    ) -> candle_core::Result<Box<dyn SchedulerInterface<'a> + 'a>> {
+        let model = trace.map_or(self.engine.model() as &dyn Model, |trace| trace);
+        let (tokenizer, layers) = (self.engine.tokenizer(), self.config.num_hidden_layers);
+        if self.scheduler == SchedulerDay::Day15 {
+            let cache = move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>;
+            let scheduler = Scheduler::new(model, tokenizer, Box::new(cache), self.batch_tokens);
+            return Ok(traced(scheduler, trace));
+        }
+        let cache = PagedCache::new(layers, self.num_blocks(flags), flags.block_size())?;
+        let prefixes = (!flags.no_enable_prefix_caching).then(PrefixCache::new);
+        let limits = Limits {
+            max_num_batched_tokens: flags.max_num_batched_tokens.unwrap_or(128),
+            max_num_seqs: flags.max_num_seqs,
+        };
+        let scheduler = TokenScheduler::new(model, tokenizer, cache, prefixes, limits)?;
+        Ok(traced(scheduler, trace))
+    }
+}
+
+/// Returns a scheduler whose steps are shown if there is a trace.
+fn traced<'a>(
+    scheduler: impl SchedulerInterface<'a> + Watch + 'a,
+    trace: Option<&'a Trace<'a>>,
+) -> Box<dyn SchedulerInterface<'a> + 'a> {
+    match trace {
+        Some(trace) => Box::new(TracedScheduler { scheduler, trace }),
+        None => Box::new(scheduler),
     }
 }
 
@@ -195,12 +253,16 @@ fn print_notes(flags: &ServeFlags, files: &ModelFiles, model: &ServedModel) {
     {
         say(&note);
     }
+    let room = match model.scheduler {
+        SchedulerDay::Day15 => format!("day 15's rectangle of {} positions", model.batch_tokens),
+        SchedulerDay::Day23 => {
+            format!("{} blocks of {}", model.num_blocks(flags), flags.block_size())
+        }
+    };
     say(&format!(
-        "[{}: at most {} sequences in {} blocks of {}, {} requests in the queue]",
+        "[{}: at most {} sequences in {room}, {} requests in the queue]",
         flags.name(),
         flags.max_num_seqs,
-        model.num_blocks,
-        flags.block_size,
         flags.max_queue
     ));
 }
@@ -216,12 +278,6 @@ fn run_loop(
     jobs: Receiver<Job>,
 ) -> Result<()> {
     let ServedModel { engine, config, .. } = model;
-    let cache = PagedCache::new(config.num_hidden_layers, model.num_blocks, flags.block_size)?;
-    let prefixes = (!flags.no_enable_prefix_caching).then(PrefixCache::new);
-    let limits = Limits {
-        max_num_batched_tokens: flags.max_num_batched_tokens,
-        max_num_seqs: flags.max_num_seqs,
-    };
     let trace = flags.trace.then(|| {
         let format = match flags.format {
             Format::Text => TraceFormat::Table,
@@ -229,21 +285,17 @@ fn run_loop(
         };
         Trace::new(engine.model(), format, false, say)
     });
-    let served = trace.as_ref().map_or(engine.model() as &dyn Model, |trace| trace);
-    let scheduler = TokenScheduler::new(served, engine.tokenizer(), cache, prefixes, limits)?;
-    let scheduler: Box<dyn SchedulerInterface> = match &trace {
-        Some(trace) => Box::new(TracedScheduler { scheduler, trace }),
-        None => Box::new(scheduler),
-    };
+    let scheduler = RestartableScheduler::new(|| model.new_scheduler(flags, trace.as_ref()))?;
     let template = state.prompts.template.as_ref().ok();
-    let stops = template.map(|template| template.stops.clone()).unwrap_or_default();
+    let stops = template.map(|template| template.stops().to_vec()).unwrap_or_default();
     let end_of_turn = template.and_then(|template| template.end_of_turn(engine.tokenizer()));
     let maker = RequestMaker::new(config, engine, stops, end_of_turn);
     let make_request: MakeRequest = Box::new(move |job, index| {
-        maker.request(job, index).map_err(|e| candle_core::Error::Msg(describe(&e)))
+        let request = || maker.request(job, index).map_err(|e| Error::Msg(describe(&e)));
+        Ok(contained(or_unwritten(request)?))
     });
     let mut serving =
-        ServingLoop::new(scheduler, make_request, flags.max_num_seqs, flags.max_queue);
+        ServingLoop::new(Box::new(scheduler), make_request, flags.max_num_seqs, flags.max_queue);
     let report_load = |serving: &ServingLoop| {
         let scheduler = &serving.scheduler;
         state.metrics.load(serving.queue.len(), scheduler.load(), scheduler.cache_load());

@@ -3,7 +3,7 @@
 
 use crate::openai::{ApiError, Endpoint};
 use crate::util::say;
-use candecode::kit::panics;
+use candecode::kit::panics::{self, Unwritten};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -35,7 +35,8 @@ impl Lane {
     ///
     /// # Errors
     /// The work's own error; 503 if its turn doesn't come in time; 504 if the work takes too long;
-    /// 500 if it panics (the panic is reported on standard error).
+    /// 501 if it reaches a task that isn't written; 500 if it panics otherwise (which is reported
+    /// on standard error).
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
@@ -58,7 +59,11 @@ impl Lane {
             Ok(Ok(done)) => done,
             Ok(Err(error)) => {
                 if error.is_panic() {
-                    say(&panics::describe_panic(&*error.into_panic()));
+                    let panic = error.into_panic();
+                    if let Some(task) = Unwritten::of(&*panic) {
+                        return Err(ApiError::unwritten(task.to_string()));
+                    }
+                    say(&panics::describe_panic(&*panic));
                 }
                 Err(ApiError::failed(format!("{what} failed; the server's output has the reason")))
             }

@@ -21,6 +21,7 @@ mod rail_cache;
 mod request_maker;
 mod response_sink;
 mod serve_flags;
+mod unwritten_tasks;
 mod util;
 
 use candecode::kit::{error, panics};

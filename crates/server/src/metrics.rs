@@ -62,9 +62,9 @@ impl Metrics {
         self.cancelled.fetch_add(1, Relaxed);
     }
 
-    /// Counts a request that was rejected, or failed with 500.
+    /// Counts a request that was rejected, or failed with 500 or 501.
     pub fn refused(&self, status: u16) {
-        let counter = if status == 500 { &self.failed } else { &self.refused };
+        let counter = if matches!(status, 500 | 501) { &self.failed } else { &self.refused };
         counter.fetch_add(1, Relaxed);
     }
 

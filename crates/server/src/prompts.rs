@@ -3,8 +3,9 @@
 use crate::openai::{ApiError, ApiRequest, ChatMessage, Endpoint, PromptInput};
 use candecode::kit::error::{describe, plain};
 use candecode::kit::ModelConfig;
-use candecode_engine::chat_template::{Message, RenderOptions, Template};
+use candecode_engine::chat::Message;
 use candecode_engine::Engine;
+use candecode_templates::{RenderOptions, Template};
 use std::sync::Arc;
 
 /// Maximum number of bytes that `echo` repeats in one answer, across all choices.

@@ -7,6 +7,7 @@ use candecode::kit::error::usage;
 use candecode::kit::pages;
 use candecode::kit::units::bytes;
 use candecode::kit::ModelConfig;
+use candecode::Day;
 use candecode_engine::operations::Kernels;
 use candecode_formats::hub::DEFAULT_MODEL;
 use clap::{Parser, ValueEnum};
@@ -14,6 +15,16 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
 /// The size of the cache, in bytes, if no flag sets it and the free memory isn't known.
 const UNKNOWN_ROOM: f64 = 4e9;
+
+/// The schedulers that can run under day 20's loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SchedulerDay {
+    /// One batch as a rectangle; each prompt is computed whole
+    Day15,
+    /// Blocks of a few positions; prompts are computed in chunks, and share what they have in
+    /// common
+    Day23,
+}
 
 /// A server for OpenAI's clients, using the days that are compiled in.
 #[derive(Debug, Clone, Parser)]
@@ -51,8 +62,9 @@ pub struct ServeFlags {
     )]
     pub max_num_seqs: usize,
     /// Maximum number of tokens per step. Longer prompts are computed in chunks
-    #[arg(long, value_name = "N", default_value_t = 128, value_parser = in_range(1, 1 << 20))]
-    pub max_num_batched_tokens: usize,
+    /// [default: 128]
+    #[arg(long, value_name = "N", value_parser = in_range(1, 1 << 20))]
+    pub max_num_batched_tokens: Option<usize>,
     /// Maximum number of waiting requests. Any others are rejected (429)
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = in_range(0, 1 << 16))]
     pub max_queue: usize,
@@ -60,9 +72,9 @@ pub struct ServeFlags {
     /// in 4 GB where that isn't known, as on CUDA]
     #[arg(long, value_name = "N", value_parser = in_range(1, 1 << 40))]
     pub max_batch_tokens: Option<usize>,
-    /// Positions per block of the cache: a divisor of 64
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = pages::parse_block_size)]
-    pub block_size: usize,
+    /// Positions per block of the cache: a divisor of 64 [default: 16]
+    #[arg(long, value_name = "N", value_parser = pages::parse_block_size)]
+    pub block_size: Option<usize>,
     /// Number of blocks, instead of --max-batch-tokens
     #[arg(
         long,
@@ -75,6 +87,9 @@ pub struct ServeFlags {
     /// Compute every prompt from its start, even if another one started the same way
     #[arg(long)]
     pub no_enable_prefix_caching: bool,
+    /// The scheduler [default: day15 if you've written that day and not day 23, else day23]
+    #[arg(long, value_enum, value_name = "DAY")]
+    pub scheduler: Option<SchedulerDay>,
     /// Maximum number of open connections. Any others are rejected (503)
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = in_range(1, 1 << 16))]
     pub max_connections: usize,
@@ -179,7 +194,40 @@ impl ServeFlags {
                 self.host
             ))
         );
+        if let (Some(SchedulerDay::Day15), Some(flag)) = (self.scheduler, self.flag_of_pages()) {
+            bail!(usage(format!(
+                "{flag} needs day 23's scheduler: omit it, or --scheduler day15, whose batch is one \
+                 rectangle"
+            )))
+        }
         Ok(())
+    }
+
+    /// Returns a flag that was given and that only a scheduler over pages can take.
+    fn flag_of_pages(&self) -> Option<&'static str> {
+        let given = [
+            ("--max-num-batched-tokens", self.max_num_batched_tokens.is_some()),
+            ("--block-size", self.block_size.is_some()),
+            ("--num-gpu-blocks-override", self.num_gpu_blocks_override.is_some()),
+            ("--no-enable-prefix-caching", self.no_enable_prefix_caching),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+
+    /// Returns the scheduler: the one that was named, or else the latest that the reader has
+    /// written and that can take the flags.
+    pub fn scheduler(&self, days: &[Day]) -> SchedulerDay {
+        let yours = |number| days.iter().any(|day| day.number == number && !day.reference);
+        let default = match yours(15) && !yours(23) && self.flag_of_pages().is_none() {
+            true => SchedulerDay::Day15,
+            false => SchedulerDay::Day23,
+        };
+        self.scheduler.unwrap_or(default)
+    }
+
+    /// Returns the number of positions in a block.
+    pub fn block_size(&self) -> usize {
+        self.block_size.unwrap_or(16)
     }
 
     /// Returns the key that clients must send. None: no key needed.
@@ -223,7 +271,7 @@ impl ServeFlags {
         let of_a_token = (2 * heads * config.head_dim * value_bytes) as f64;
         let all = self.max_num_seqs.saturating_mul(context);
         let blocks = self.num_gpu_blocks_override;
-        let asked = blocks.map(|blocks| blocks.saturating_mul(self.block_size));
+        let asked = blocks.map(|blocks| blocks.saturating_mul(self.block_size()));
         if let Some(tokens) = asked.or(self.max_batch_tokens) {
             if let Some(free) = free {
                 let needed = tokens as f64 * of_a_token;
@@ -289,6 +337,36 @@ mod tests {
         assert_eq!(flags.batch_tokens(&config, 0.0, 2, free).unwrap(), 1_000_000);
         assert!(flags.batch_tokens(&config, 0.0, 4, free).is_err());
         assert_eq!(flags.batch_tokens(&config, 0.0, 4, None).unwrap(), 1_000_000);
+    }
+
+    #[test]
+    fn the_scheduler_is_the_latest_that_is_written() {
+        let days = |yours: &[usize]| -> Vec<Day> {
+            let day = |number| Day { number, name: "", reference: !yours.contains(&number) };
+            (0..25).map(day).collect()
+        };
+        let (fifteen, both) = (days(&[15, 20]), days(&[15, 20, 23]));
+        let flags = |line: &str| ServeFlags::parse_from(line.split(' '));
+        assert_eq!(flags("serve").scheduler(&days(&[20])), SchedulerDay::Day23);
+        assert_eq!(flags("serve").scheduler(&fifteen), SchedulerDay::Day15);
+        assert_eq!(flags("serve").scheduler(&both), SchedulerDay::Day23);
+        assert_eq!(flags("serve --scheduler day15").scheduler(&both), SchedulerDay::Day15);
+        assert_eq!(flags("serve --scheduler day23").scheduler(&fifteen), SchedulerDay::Day23);
+        for flag in [
+            "--max-num-batched-tokens 64",
+            "--block-size 8",
+            "--num-gpu-blocks-override 9",
+            "--no-enable-prefix-caching",
+        ] {
+            assert_eq!(
+                flags(&format!("serve {flag}")).scheduler(&fifteen),
+                SchedulerDay::Day23,
+                "{flag}"
+            );
+            let refused = flags(&format!("serve --scheduler day15 {flag}")).check().unwrap_err();
+            let name = flag.split(' ').next().unwrap();
+            assert!(refused.to_string().contains(name), "{refused}");
+        }
     }
 
     #[test]

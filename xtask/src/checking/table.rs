@@ -217,10 +217,11 @@ fn kind(unit: &Unit) -> &'static str {
 
 /// Returns a task's title, marked if it's beyond the core.
 pub fn title(task: &Task) -> String {
-    let kind = match (task.challenge, task.further) {
-        (true, _) => " (challenge)",
-        (false, true) => " (optional)",
-        (false, false) => "",
+    let kind = match (task.challenge, task.further, task.needed_by()) {
+        (true, ..) => " (challenge)".to_string(),
+        (_, true, Some(day)) => format!(" (required before day {day})"),
+        (_, true, None) => " (optional)".to_string(),
+        (_, false, _) => String::new(),
     };
     format!("{}{kind}", task.title)
 }

@@ -80,6 +80,9 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     let mut failed = sum.failed > 0 || sum.passed == 0;
     if let ([run], true, None) = (&runs[..], waiting, &args.task) {
         failed |= !day_done::next(repo, args.part, run)?;
+        if let Some(needed) = day_done::needed_first(repo, &run.day)?.filter(|_| failed) {
+            say!("{needed}\n");
+        }
     }
     say!("{}", last_line(sum, &runs));
     if let [DayRun { day, built: None, .. }] = &runs[..] {

@@ -172,7 +172,10 @@ mod tests {
                 "unexpected rank, dimension index out of range, cannot broadcast, narrow invalid \
                  args",
             ),
-            ("day 6, task 1: this is not written yet", "not written yet, not yet implemented"),
+            (
+                "error: task 6.1 is not written yet: Return the logits",
+                "not written yet, not yet implemented",
+            ),
             (
                 "error: invalid value '0' for '--max-new-tokens <N>': give a whole number",
                 "An unknown flag, or an invalid value",

@@ -5,7 +5,7 @@ use crate::checking::saved::Inputs;
 use crate::checking::table;
 use crate::progress::{self, DayProgress};
 use crate::term::{paint, Color};
-use crate::{say, score};
+use crate::{day_done, say, score};
 use anyhow::Result;
 use candecode_course::{Progress, Repo};
 use clap::Args;
@@ -39,6 +39,9 @@ pub fn run(repo: &Repo, args: &List) -> Result<ExitCode> {
     match shown {
         Some(day) => {
             tasks(day);
+            if let Some(needed) = day_done::needed_first(repo, &day.day)? {
+                say!("{needed}");
+            }
             say!("Chapter: {}\n{}", day.day.chapter(), sum(&days, None));
         }
         None if args.score => say!("{}", sum(&days, None)),
@@ -49,7 +52,19 @@ pub fn run(repo: &Repo, args: &List) -> Result<ExitCode> {
             say!("{}; a day's tasks: cargo xtask list day{example}", sum(&days, score));
         }
     }
-    say!("{}", next(next_day));
+    let needed = match next_day {
+        Some(day) => repo.open_tasks_for(&day.day)?.into_iter().next(),
+        None => None,
+    };
+    match (needed, next_day) {
+        (Some(task), Some(day)) => {
+            let (id, number) = (&task.id, day.day.number);
+            let (other, _) = repo.task_of(None, id)?;
+            let (src, other) = (other.src(), other.number);
+            say!("Next: task {id} in {src}, for day {number}, then cargo xtask check day{other}");
+        }
+        _ => say!("{}", next(next_day)),
+    }
     Ok(ExitCode::SUCCESS)
 }
 

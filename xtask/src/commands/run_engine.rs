@@ -17,7 +17,7 @@ pub const WIDENED: &str = "story-135m";
 const FLAGS: &str = "\
 Builds and runs a program with the days you've written
 
-      --solution auto  your code for days you've finished, the reference for others (default)
+      --solution auto  your code for days whose core is written, else the reference (default)
       --solution mine  your code for every day, written or not
       --solution ref   the reference for every day
       --mine DAYS      your code for exactly these days, such as 1,3; the reference for all others
@@ -100,12 +100,17 @@ impl Flags {
         if self.value("--endpoint").is_some() {
             return true;
         }
-        ["--model", "--draft-model"].iter().filter_map(|flag| self.value(flag)).any(|name| {
-            let is_here =
-                repo.root.join("models").join(&name).is_dir() || Path::new(&name).exists();
-            let is_made = name == WIDENED || name.starts_with("random-") && !name.contains('/');
-            !is_here && !is_made
-        })
+        ["--model", "--draft-model"]
+            .iter()
+            .filter_map(|flag| self.value(flag))
+            .any(|name| !is_of_the_course(repo, &name) && !Path::new(&name).exists())
+    }
+
+    /// Returns whether the engine may need chat templates: for a chat, or for a model that isn't the
+    /// course's. They are compiled only in that case.
+    fn needs_templates(&self, repo: &Repo, start: &Start) -> bool {
+        let chats = start.flag == CHAT.flag || self.rest.iter().any(|arg| arg == "--chat");
+        chats || self.value("--model").is_some_and(|name| !is_of_the_course(repo, &name))
     }
 
     /// Returns the mix that the flags ask for.
@@ -129,7 +134,7 @@ impl Flags {
     }
 
     /// Returns the features of the program that its flags need.
-    fn features(&self, repo: &Repo) -> Result<Vec<&'static str>> {
+    fn features(&self, repo: &Repo, start: &Start) -> Result<Vec<&'static str>> {
         let device = self.value("--device");
         let device = device.map(|device| host::device_feature(&device)).transpose()?.flatten();
         if self.accelerate && !cfg!(target_os = "macos") {
@@ -137,8 +142,30 @@ impl Flags {
         }
         let accelerate = self.accelerate.then_some("accelerate");
         let network = self.needs_network(repo).then_some("hub");
-        Ok(device.into_iter().chain(accelerate).chain(network).collect())
+        // The server always has templates.
+        let is_engine = start.program.name == ENGINE.name;
+        let templates = (is_engine && self.needs_templates(repo, start)).then_some("templates");
+        Ok(device.into_iter().chain(accelerate).chain(network).chain(templates).collect())
     }
+}
+
+/// Returns whether a model is in the repository, or made in memory.
+fn is_of_the_course(repo: &Repo, name: &str) -> bool {
+    let is_made = name == WIDENED || name.starts_with("random-") && !name.contains('/');
+    is_made || repo.root.join("models").join(name).is_dir()
+}
+
+/// Returns the mix that `--mine` or `--solution` asks for, or None if neither is there, and the
+/// other arguments.
+///
+/// # Errors
+/// Bad usage.
+pub fn chosen(repo: &Repo, args: &[OsString]) -> Result<(Option<Mix>, Vec<OsString>)> {
+    let mut flags = Flags::parse(args)?;
+    let chosen = flags.mine.is_some() || flags.solution.is_some();
+    let mix = chosen.then(|| flags.mix(repo)).transpose()?;
+    flags.rest.extend(flags.help.then(|| OsString::from("--help")));
+    Ok((mix, flags.rest))
 }
 
 /// Builds a program with the mix of days, and replaces this process with it.
@@ -154,7 +181,7 @@ pub fn run(repo: &Repo, start: &Start, args: &[OsString]) -> Result<ExitCode> {
     }
     let first = !cargo::target_dir(repo).join("debug").join(program.name).exists();
     let said = format!("Building and starting {} …", program.name);
-    let programs = match engine::build(repo, program, &mix, &flags.features(repo)?, &said)? {
+    let programs = match engine::build(repo, program, &mix, &flags.features(repo, start)?, &said)? {
         Built::Done(programs) => programs,
         Built::Broken(places) => {
             note!("\n{}", cargo::explain(&places));
@@ -220,5 +247,21 @@ mod tests {
         assert!(may(&["--endpoint", "http://127.0.0.1:8000"]));
         assert!(may(&["--model", "smollm2-135m"]) && may(&["--draft-model=qwen2-0.5b"]));
         assert!(may(&["--model", "random-owner/name"]));
+    }
+
+    #[test]
+    fn a_story_needs_no_chat_template() {
+        let repo = Repo { root: Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), days: vec![] };
+        let features = |start: &Start, args: &[&str]| {
+            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+            Flags::parse(&args).unwrap().features(&repo, start).unwrap()
+        };
+        let none: [&str; 0] = [];
+        assert_eq!(features(&RUN, &["-p", "x", "--model", "story-135m"]), none);
+        assert_eq!(features(&RUN, &["-p", "x", "--model", "."]), ["templates"]);
+        assert_eq!(features(&RUN, &["--chat"]), ["templates"]);
+        assert_eq!(features(&CHAT, &["--model=story-230k"]), ["templates"]);
+        assert_eq!(features(&CHAT, &["--model", "qwen2-0.5b"]), ["hub", "templates"]);
+        assert_eq!(features(&SERVE, &["--model", "."]), none);
     }
 }

@@ -5,8 +5,8 @@ use crate::endpoint::remote_text::{ending, receive, LENGTH};
 use crate::flags::Args;
 use anyhow::Result;
 use candecode::kit::SamplingParams;
-use candecode_engine::chat_template::setting;
 use candecode_remote::endpoint::{Client, Request, Server, What};
+use candecode_templates::setting;
 use serde_json::{json, Map, Value};
 
 /// A conversation with a server.

@@ -25,6 +25,8 @@ pub struct Found {
     pub hypotheses: Vec<Hypothesis>,
     /// Statistics of speculative decoding.
     pub counts: Option<Counts>,
+    /// Tasks that aren't written yet, for which the reference's code ran.
+    pub open_tasks: Vec<String>,
 }
 
 /// A loop with all that it needs to run: models, parameters and settings.

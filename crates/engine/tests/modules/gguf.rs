@@ -5,7 +5,6 @@
 use crate::common::{logits, message};
 use candecode::day05_model::{Mlp, SelfAttention, Transformer};
 use candecode::kit::{Weight, WeightFormat};
-use candecode_engine::chat_template::{Message, Template};
 use candecode_engine::load::{load_transformer, own_format};
 use candecode_engine::operations::plain;
 use candecode_formats::ModelFiles;
@@ -114,13 +113,14 @@ fn the_chat_template_is_read_from_the_metadata() {
     let template = "{{ messages[0].content }}{{ bos_token }}{{ eos_token }}";
     let of = |parts: GgufParts| {
         let path = parts.write(&folder, GgmlDType::F32);
-        Template::of("a-file", &path, None)
+        candecode_formats::chat_template(&path).unwrap()
     };
-    refused(of(GgufParts::of("story-230k")), &["a-file has no chat template"]);
+    assert!(of(GgufParts::of("story-230k")).source.unwrap().is_none());
     let text = Some(Value::String(template.into()));
-    let found = of(GgufParts::of("story-230k").set("tokenizer.chat_template", text)).unwrap();
-    let text = found.render(&[Message::new("user", "Who?")]).unwrap();
-    assert_eq!(text, "Who?<|endoftext|>", "the file names an EOS, and no BOS");
+    let found = of(GgufParts::of("story-230k").set("tokenizer.chat_template", text));
+    assert_eq!(found.source.unwrap().unwrap().1, template);
+    assert_eq!(found.special_tokens["eos_token"], "<|endoftext|>");
+    assert!(!found.special_tokens.contains_key("bos_token"), "the file names none");
 }
 
 /// llama.cpp also rejects unknown tensors: a bias or a scale would otherwise be ignored.

@@ -5,7 +5,6 @@
 #![cfg(feature = "ref")]
 
 mod automata;
-mod chat;
 mod common;
 mod gguf;
 mod kernel_equality;

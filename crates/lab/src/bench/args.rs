@@ -3,7 +3,8 @@
 use clap::Parser;
 use std::path::PathBuf;
 
-/// Measures the reference and draws the book's plots.
+/// Counts and measures what a day gains, with your code if you have written the day, and draws the
+/// book's plots
 #[derive(Parser, Clone)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 pub struct Args {
@@ -14,8 +15,8 @@ pub struct Args {
     /// the server under load
     pub what: Option<String>,
     /// Number of rounds of a day, paged or engine; the fastest one counts (for engine, the
-    /// median) [default: 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=20))]
+    /// median). 0: only what can be counted [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=20))]
     pub rounds: Option<u8>,
     /// Only this measurement of a day or paged; prints nanoseconds
     #[arg(long, value_name = "NAME")]
@@ -58,6 +59,25 @@ pub struct Args {
     /// Write the plots to this folder instead of target/bench
     #[arg(long, value_name = "FOLDER", conflicts_with = "only")]
     pub out: Option<PathBuf>,
+    /// The tokens per second that you expect of random-135m, for day16
+    #[arg(long, value_name = "N")]
+    pub guess: Option<f64>,
+    /// Days that use your code, such as 10,12; all others use the reference [default: the day that
+    /// is measured, if you have written its core]
+    #[arg(long, value_name = "DAYS")]
+    pub mine: Option<String>,
+    /// auto: your code for every day you've written; mine: for every day; ref: for none
+    #[arg(long, value_name = "DAYS", conflicts_with = "mine")]
+    pub solution: Option<String>,
+    /// Only times, without the counts before them
+    #[arg(long)]
+    pub no_counts: bool,
+    /// Write the times to this file instead of a report
+    #[arg(long, hide = true)]
+    pub times: Option<PathBuf>,
+    /// Draw the times in this file, the reference's, beside the measured ones
+    #[arg(long, hide = true)]
+    pub beside: Option<PathBuf>,
     /// One run of the engine in this process, as JSON
     #[arg(long, hide = true)]
     pub job: Option<String>,

@@ -1,14 +1,26 @@
-//! Day 0: what it costs to look 256 tokens up in story-3m's table, and to multiply with the table
-//! instead.
+//! Day 0: how many positions the head computes, and what it costs to look 256 tokens up in
+//! story-3m's table, and to multiply with the table instead.
 
-use crate::shared::plain_story;
+use crate::shared::{plain_story, random};
+use crate::tally::Tally;
 use crate::times::{shown, Times};
 use anyhow::Result;
-use candecode::day00_warm_up::embed;
+use candecode::day00_warm_up::{embed, last_position};
 use candle_core::{DType, Device, Tensor};
 use std::path::Path;
 
 const TOKENS: usize = 256;
+const WIDTH: usize = 192;
+
+/// Returns the number of positions that `last` keeps, of [`TOKENS`].
+fn kept(last: impl Fn(&Tensor) -> candle_core::Result<Tensor>) -> Result<usize> {
+    Ok(last(&random(&[1, TOKENS, WIDTH])?)?.elem_count() / WIDTH)
+}
+
+pub fn count(tally: &mut Tally) -> Result<()> {
+    tally.add("positions that the head scores, of 256", TOKENS, kept(last_position)?);
+    Ok(())
+}
 
 pub fn measure(times: &mut Times) -> Result<()> {
     let table = &plain_story()?.embed_tokens.tensor()?; // (2048, 192)
@@ -23,4 +35,15 @@ pub fn report(times: &Times, _: &Path) -> Result<()> {
     println!("{TOKENS} tokens looked up in the table: {}", shown(look_up));
     println!("as a matrix product: {}, {:.0} times as long", shown(product), product / look_up);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_every_position_counts_more() {
+        assert_eq!(kept(last_position).unwrap(), 1);
+        assert_eq!(kept(|x| Ok(x.clone())).unwrap(), TOKENS);
+    }
 }

@@ -1,18 +1,54 @@
-//! Day 1: attention at story-3m's width, 192, with six heads: the four projections, and everything
+//! Day 1: what attention knows about the next word, and its cost at story-3m's width, 192, with six heads: the four projections, and everything
 //! between them.
 
-use crate::shared::random;
+use crate::probe::{Piece, Probe};
+use crate::shared::{logits, random, tokenizer};
+use crate::tally::Tally;
 use crate::times::{shown, Times};
 use anyhow::Result;
 use candecode::day01_attention::{
-    causal_mask, merge_heads, scaled_dot_product_attention, split_heads,
+    causal_mask, merge_heads, scaled_dot_product_attention, softmax, split_heads,
 };
-use candle_core::{Device, Tensor};
+use candecode::kit::{Model, NoCache};
+use candle_core::{DType, Device, Tensor};
 use std::path::Path;
 
 const HEADS: usize = 6;
 const WIDTH: usize = 192;
 const TOKENS: [usize; 3] = [64, 256, 1024];
+
+const PROMPT: &str = "Tom had a red ball. One day, Tom lost the";
+
+/// Returns the number of pairs of a token and a token it reads, among 16 tokens.
+fn pairs(attention: impl Fn(&Tensor, &Tensor) -> candle_core::Result<Tensor>) -> Result<usize> {
+    let x = random(&[1, 1, 16, 16])?;
+    let each = Tensor::eye(16, DType::F32, &Device::Cpu)?.reshape((1, 1, 16, 16))?;
+    let weights = attention(&x, &each)?.flatten_all()?.to_vec1::<f32>()?;
+    Ok(weights.iter().filter(|weight| **weight > 0.0).count())
+}
+
+/// Returns the probability of " ball" after the prompt.
+fn chance(model: &dyn Model) -> Result<f64> {
+    let tokenizer = tokenizer()?;
+    let ball = tokenizer.encode("the ball")?.last().copied().unwrap_or_default();
+    let logits = logits(model, &tokenizer.encode(PROMPT)?, &mut NoCache)?;
+    let probabilities = softmax(&Tensor::new(logits, &Device::Cpu)?, 0)?.to_vec1::<f32>()?;
+    Ok(probabilities[ball as usize].into())
+}
+
+pub fn count(tally: &mut Tally) -> Result<()> {
+    let attend =
+        |x: &Tensor, v: &Tensor, mask: Option<&Tensor>| scaled_dot_product_attention(x, x, v, mask);
+    let mask = causal_mask(16, 0, &Device::Cpu)?;
+    let (all, past) = (pairs(|x, v| attend(x, v, None))?, pairs(|x, v| attend(x, v, Some(&mask)))?);
+    tally.add("pairs of words that attention joins, of 16 words", all, past);
+    let percent = |without| -> Result<String> {
+        Ok(format!("{:.1} %", 100.0 * chance(&Probe::story(without)?.0)?))
+    };
+    let (average, yours) = (percent(Some(Piece::Scores))?, percent(None)?);
+    tally.add("probability of \" ball\"; before: every word counts alike", average, yours);
+    Ok(())
+}
 
 pub fn measure(times: &mut Times) -> Result<()> {
     let [q, k, v, o] = [(); 4].map(|()| random(&[WIDTH, WIDTH]));
@@ -55,4 +91,21 @@ pub fn report(times: &Times, _: &Path) -> Result<()> {
     let (products, exp) = (times.of("both_products_256")?, times.of("exp_256")?);
     println!("of 256 tokens: both matrix products {}, exp {}", shown(products), shown(exp));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_that_hides_too_little_joins_more_pairs() {
+        let joined = |mask: &Tensor| {
+            pairs(|x, v| scaled_dot_product_attention(x, x, v, Some(mask))).unwrap()
+        };
+        assert_eq!(joined(&causal_mask(16, 0, &Device::Cpu).unwrap()), 16 * 17 / 2);
+        // One token too many is visible to each.
+        let wrong = causal_mask(17, 0, &Device::Cpu).unwrap().narrow(2, 1, 16).unwrap();
+        let wrong = wrong.narrow(3, 0, 16).unwrap().contiguous().unwrap();
+        assert_eq!(joined(&wrong), 16 * 17 / 2 + 15);
+    }
 }

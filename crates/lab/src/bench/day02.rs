@@ -1,6 +1,8 @@
-//! Day 2: rotating the queries and keys of one token in story-3m, and the cosines and sines for it.
+//! Day 2: the loss without positions and with them; the time for rotating the queries and keys of one token in story-3m, and the cosines and sines for it.
 
-use crate::shared::{plain_story, random};
+use crate::probe::{Piece, Probe};
+use crate::shared::{loss, plain_story, random};
+use crate::tally::Tally;
 use crate::times::{shown, Times};
 use anyhow::{Context as _, Result};
 use candecode::day02_positions::rotate;
@@ -8,6 +10,13 @@ use candecode::kit::Step;
 use std::path::Path;
 
 const LAYERS: f64 = 6.0;
+
+pub fn count(tally: &mut Tally) -> Result<()> {
+    let of = |without| -> Result<String> { Ok(format!("{:.2}", loss(&Probe::story(without)?.0)?)) };
+    let (before, yours) = (of(Some(Piece::Positions))?, of(None)?);
+    tally.add("loss over six stories; before: no positions", before, yours);
+    Ok(())
+}
 
 pub fn measure(times: &mut Times) -> Result<()> {
     let model = plain_story()?;

@@ -1,7 +1,9 @@
-//! Day 3: norms, activations and the MLP, for 256 tokens at story-3m's width, 192, with 512 inside
+//! Day 3: the loss without norms and without a nonlinearity; the times of norms, activations and the MLP, for 256 tokens at story-3m's width, 192, with 512 inside
 //! the MLP.
 
-use crate::shared::random;
+use crate::probe::{Piece, Probe};
+use crate::shared::{loss, random};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day03_norms_and_mlps::{
@@ -10,6 +12,14 @@ use candecode::day03_norms_and_mlps::{
 use candecode::kit::Weight;
 use candecode_engine::operations;
 use std::path::Path;
+
+pub fn count(tally: &mut Tally) -> Result<()> {
+    let of = |without| -> Result<String> { Ok(format!("{:.2}", loss(&Probe::story(without)?.0)?)) };
+    let yours = of(None)?;
+    tally.add("loss over six stories; before: no norms", of(Some(Piece::Norms))?, &yours);
+    tally.add("the same; before: MLPs without a bend", of(Some(Piece::Bend))?, &yours);
+    Ok(())
+}
 
 pub fn measure(times: &mut Times) -> Result<()> {
     let (x, inside) = (random(&[1, 256, 192])?, random(&[1, 256, 512])?);

@@ -1,7 +1,9 @@
-//! Day 5: where the time of story-3m's pass over one token goes, and what it saves to compute only
+//! Day 5: the multiplications of a pass; where the time of story-3m's pass over one token goes, and what it saves to compute only
 //! the last position's logits.
 
+use crate::probe::Probe;
 use crate::shared::plain_story;
+use crate::tally::Tally;
 use crate::times::{shown, Times};
 use anyhow::Result;
 use candecode::day05_model::Transformer;
@@ -12,6 +14,23 @@ use std::time::Instant;
 
 /// The stages of a pass. The head's includes the final norm.
 const STAGES: [&str; 4] = ["norms", "attentions", "mlps", "head"];
+
+/// Returns the millions of multiplications in a pass over 256 tokens, with weights.
+fn multiplications(model: &dyn Model, probe: &Probe, logits: Logits) -> Result<usize> {
+    let ids: Vec<u32> = (4..260).collect();
+    let step = Step::new(model, &ids, 0)?.with_logits(logits);
+    probe.take_products();
+    model.forward(&step, &mut NoCache)?;
+    Ok(probe.take_products() / 1_000_000)
+}
+
+pub fn count(tally: &mut Tally) -> Result<()> {
+    let (model, probe) = Probe::story(None)?;
+    let all = multiplications(&model, &probe, Logits::All)?;
+    let last = multiplications(&model, &probe, Logits::Last(1))?;
+    tally.add("million products for the token after 256; before: all logits", all, last);
+    Ok(())
+}
 
 pub fn measure(times: &mut Times) -> Result<()> {
     let model = plain_story()?;
@@ -62,4 +81,18 @@ fn stages(model: &Transformer, step: &Step) -> Result<[f64; 4]> {
     }
     timed(3, &|| model.head(&x))?;
     Ok(spent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_for_every_position_costs_more() {
+        let (model, probe) = Probe::story(None).unwrap();
+        let cost = |logits| multiplications(&model, &probe, logits).unwrap();
+        // The head multiplies 192 numbers by 2,048 rows at 255 more positions.
+        let more = cost(Logits::All) - cost(Logits::Last(1));
+        assert_eq!(more, 192 * 2048 * 255 / 1_000_000);
+    }
 }

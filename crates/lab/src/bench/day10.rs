@@ -1,17 +1,47 @@
-//! Day 10: the cost of the next token with and without a cache, and how far a sliding cache's
+//! Day 10: the positions computed without a cache and with one; the cost of the next token with and without a cache, and how far a sliding cache's
 //! results are from those of its window.
 
 use crate::plot::{Axis, Plot};
-use crate::shared::{logits, model, plain_story, text, tokenizer};
+use crate::shared::{counted, if_written, logits, model, plain_story, request, text, tokenizer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
-use candecode::day10_kv_cache::SlidingCache;
+use candecode::day07_greedy::generate;
+use candecode::day10_kv_cache::{generate_cached, Cached, SlidingCache};
 use candecode::kit::{Cache, Logits, Model, NoCache, Step};
 use candecode_engine::CacheConfig;
 use std::path::Path;
 
 /// Text lengths in tokens, including the new one.
 const LENGTHS: [usize; 7] = [16, 64, 128, 192, 256, 384, 480];
+
+/// Returns the positions computed for 64 new tokens, with a kind of cache or with none.
+fn positions(model: &dyn Model, kind: Option<CacheConfig>) -> Result<usize> {
+    let tokenizer = tokenizer()?;
+    let prompt = tokenizer.encode("Lily and her dog")?;
+    let (_, [_, positions]) = counted(model, |model| {
+        let request = request(model, &prompt, 64);
+        let tokens = match kind {
+            None => generate(model, &tokenizer, request)?,
+            Some(kind) => {
+                let cache = kind.new_cache(model.config().num_hidden_layers)?;
+                generate_cached(Cached::new(model, cache), &tokenizer, request)?
+            }
+        };
+        Ok(tokens.collect::<candle_core::Result<Vec<_>>>()?)
+    })?;
+    Ok(positions)
+}
+
+pub fn count(tally: &mut Tally) -> Result<()> {
+    let model = model("story-3m")?;
+    let before = positions(&*model, None)?;
+    for (name, kind) in [("growing", CacheConfig::Dynamic), ("static", CacheConfig::Static(512))] {
+        let name = format!("positions computed for 64 tokens, {name} cache");
+        tally.add(&name, before, positions(&*model, Some(kind))?);
+    }
+    Ok(())
+}
 
 pub fn measure(times: &mut Times) -> Result<()> {
     let model = model("story-3m")?;
@@ -57,13 +87,14 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
     );
     plot.line("known", &[(16.0, 1.0), (480.0, 1.0)]);
     plot.series("dropped", &none);
+    plot.beside(&times.beside_line("dynamic", &LENGTHS, unit));
     plot.series("kept", &dynamic);
     let (last, with) = (none[LENGTHS.len() - 1], dynamic[LENGTHS.len() - 1]);
     plot.words("right", last, (-12.0, 0.0), &format!("no cache: {:.0} times", last.1));
     let words = format!("cache: {:.1} times (gray: the ideal, 1)", with.1);
     plot.words("right", with, (0.0, -16.0), &words);
     plot.save(folder, "day10_cost.svg")?;
-    cliff(folder)
+    if_written(|| cliff(folder)).map(drop)
 }
 
 /// Compares a sliding cache with the same window recomputed from scratch, token by token, and plots
@@ -117,4 +148,25 @@ fn cliff(folder: &Path) -> Result<()> {
     plot.words("left", (first.0, 1e-3), (14.0, 0.0), &words);
     plot.words("right", (60.0, 3e-5), (0.0, 0.0), "before any slide: rounding");
     plot.save(folder, "day10_cliff.svg")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_that_forgets_computes_as_much_as_none() {
+        let model = model("story-230k").unwrap();
+        let before = positions(&*model, None).unwrap();
+        let after = positions(&*model, Some(CacheConfig::Dynamic)).unwrap();
+        let (_, [_, forgets]) = counted(&*model, |model| {
+            let tokenizer = tokenizer()?;
+            let prompt = tokenizer.encode("Lily and her dog")?;
+            let cached = Cached::new(model, Box::new(NoCache));
+            let tokens = generate_cached(cached, &tokenizer, request(model, &prompt, 64))?;
+            Ok(tokens.collect::<candle_core::Result<Vec<_>>>()?)
+        })
+        .unwrap();
+        assert!(before == forgets && after < before / 20, "{before} {forgets} {after}");
+    }
 }

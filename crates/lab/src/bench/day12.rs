@@ -1,12 +1,13 @@
-//! Day 12: the time for 32 new tokens in every row, against the number of rows. The rows have equal
+//! Day 12: passes with and without a batch; the time for 32 new tokens in every row, against the number of rows. The rows have equal
 //! or very different lengths.
 
 use crate::plot::{Axis, Plot};
-use crate::shared::{batch_cache, model, random, request, tokenizer};
+use crate::shared::{batch_cache, counted, model, random, request, tokenizer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day12_batching::generate_batch;
-use candecode::kit::Weight;
+use candecode::kit::{Model, Weight};
 use candecode_engine::operations::{self, Kernels};
 use candle_core::Device;
 use std::path::Path;
@@ -20,6 +21,29 @@ const ROWS: [usize; 5] = [1, 2, 4, 8, 32];
 fn prompts(rows: usize, ragged: bool) -> Vec<Vec<u32>> {
     let len = |row: usize| if ragged { 1 + 16 * row / (rows - 1).max(1) } else { 9 };
     (0..rows).map(|row| (300..300 + len(row) as u32).collect()).collect()
+}
+
+/// Returns the passes, and the positions computed in them, that eight texts take, `rows` at a time.
+fn cost(model: &dyn Model, rows: usize) -> Result<[usize; 2]> {
+    let tokenizer = tokenizer()?;
+    let (_, cost) = counted(model, |model| {
+        for prompts in prompts(8, true).chunks(rows) {
+            let requests = prompts.iter().map(|prompt| request(model, prompt, 32)).collect();
+            let cache = Box::new(batch_cache(model));
+            let tokens = generate_batch(model, &tokenizer, requests, cache)?;
+            tokens.collect::<candle_core::Result<Vec<_>>>()?;
+        }
+        Ok(())
+    })?;
+    Ok(cost)
+}
+
+pub fn count(tally: &mut Tally) -> Result<()> {
+    let model = model("story-3m")?;
+    let (alone, together) = (cost(&*model, 1)?, cost(&*model, 8)?);
+    tally.add("passes for 8 texts of 32 tokens", alone[0], together[0]);
+    tally.add("positions computed in them, padding included", alone[1], together[1]);
+    Ok(())
 }
 
 pub fn measure(times: &mut Times) -> Result<()> {
@@ -74,9 +98,26 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
     );
     plot.line("known", &[(1.0, 1.0), (32.0, 32.0)]);
     plot.words("right", (16.0, 16.0), (-14.0, 0.0), "ideal: proportional to rows");
+    if let Some(unit) = times.beside("even_1") {
+        let line = times.beside_line("even", &SIZES, 1.0);
+        let gains = line.into_iter().map(|(rows, time)| (rows, rows * unit / time));
+        plot.beside(&gains.collect::<Vec<_>>());
+    }
     plot.series("kept", &even);
     plot.words("", even[1], (0.0, 16.0), &format!("2 rows: {:.1}", even[1].1));
     let last = even[SIZES.len() - 1];
     plot.words("right", last, (-4.0, -16.0), &format!("32 rows: {:.1}", last.1));
     plot.save(folder, "day12_throughput.svg")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn smaller_batches_take_more_passes() {
+        let model = model("story-230k").unwrap();
+        let passes = |rows| cost(&*model, rows).unwrap()[0];
+        assert_eq!([8, 4, 1].map(passes), [32, 64, 256]);
+    }
 }

@@ -1,9 +1,9 @@
-//! Day 13: the time for 64 new tokens without drafts, with free drafts at fixed acceptance rates,
-//! and with real drafters. Also the tokens per pass with a model's drafts, which are the same on
-//! every machine.
+//! Day 13: passes with and without drafts, which are the same on every machine; the time for 64 new
+//! tokens without drafts, with free drafts at fixed acceptance rates, and with real drafters.
 
 use crate::plot::{Axis, Plot};
-use crate::shared::{cache, model, request, text, text_of, tokenizer};
+use crate::shared::{cache, counted, model, request, text, text_of, tokenizer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day07_greedy::argmax;
@@ -12,7 +12,7 @@ use candecode::day13_speculative::{
     decode_block, one_hot, ModelDrafter, NgramDrafter, SpeculativeDecoder,
 };
 use candecode::kit::draft::{Draft, Drafter};
-use candecode::kit::{ProcessorInput, Request};
+use candecode::kit::{Model, ProcessorInput, Request};
 use std::path::Path;
 
 const PROMPT: &str = "Lily and her dog";
@@ -47,6 +47,35 @@ impl Drafter for Knows {
     }
 }
 
+/// Returns the passes of the target over a text that is drafted four tokens at a time.
+fn passes(target: &dyn Model, drafter: Box<dyn Drafter + '_>) -> Result<usize> {
+    let tokenizer = tokenizer()?;
+    let prompt = tokenizer.encode(PROMPT)?;
+    let (_, [passes, _]) = counted(target, |target| {
+        let cached = Cached::new(target, Box::new(cache(target)));
+        let request = request(target, &prompt, NEW);
+        let mut decoder = SpeculativeDecoder::new(cached, &tokenizer, request, drafter, 4)?;
+        while decode_block(&mut decoder)?.last().is_some_and(|token| token.finish.is_none()) {}
+        Ok(())
+    })?;
+    Ok(passes)
+}
+
+pub fn count(tally: &mut Tally) -> Result<()> {
+    let (target, small) = (model("story-3m")?, model("story-230k")?);
+    let (tokenizer, vocab_size) = (tokenizer()?, target.config().vocab_size);
+    let prompt = tokenizer.encode(PROMPT)?;
+    let (_, [before, _]) =
+        counted(&*target, |target| text_of(target, &tokenizer, request(target, &prompt, NEW)))?;
+    let ngrams = Box::new(NgramDrafter { n: 2, vocab_size });
+    tally.add("passes for 64 tokens, drafts by n-grams", before, passes(&*target, ngrams)?);
+    let cached = Cached::new(&*small, Box::new(cache(&*small)));
+    let model = ModelDrafter { cached, processors: Vec::new(), greedy: true, vocab_size };
+    let after = passes(&*target, Box::new(model))?;
+    tally.add("passes for 64 tokens, drafts by story-230k", before, after);
+    Ok(())
+}
+
 pub fn measure(times: &mut Times) -> Result<()> {
     let (target, small) = (model("story-3m")?, model("story-230k")?);
     let (tokenizer, vocab_size) = (tokenizer()?, target.config().vocab_size);
@@ -78,7 +107,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
 }
 
 /// Prints how many tokens a pass of the target writes, and how many drafted tokens are accepted.
-fn passes() -> Result<()> {
+fn table() -> Result<()> {
     const PROMPTS: [&str; 3] = [PROMPT, "Once upon a time", "One day, Tom found a big"];
     const DRAFTED: [usize; 4] = [1, 2, 4, 8];
     let (target, small, tokenizer) = (model("story-3m")?, model("story-230k")?, tokenizer()?);
@@ -111,7 +140,7 @@ fn passes() -> Result<()> {
 }
 
 pub fn report(times: &Times, folder: &Path) -> Result<()> {
-    passes()?;
+    table()?;
     let plain = times.of("plain")?;
     let mut plot = Plot::new(
         "Speedup of speculative decoding over plain decoding against the number of drafted \
@@ -131,6 +160,12 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
     plot.line("known", &[(1.0, 1.0), (10.0, 1.0)]);
     plot.line("known", &[(1.0, 2.0), (4.0, 5.0)]);
     plot.words("left", (3.6, 4.6), (20.0, 8.0), "ideal: K + 1");
+    if let Some(plain) = times.beside("plain") {
+        for rate in RATES {
+            let line = times.beside_line(&format!("{rate}_k"), &[1, 2, 3, 4, 5, 6, 7, 8], 1.0);
+            plot.beside(&line.iter().map(|(k, time)| (*k, plain / time)).collect::<Vec<_>>());
+        }
+    }
     for rate in RATES {
         let line = times.line(&format!("{rate}_k"), &[1, 2, 3, 4, 5, 6, 7, 8])?;
         let points: Vec<(f64, f64)> = line.iter().map(|(k, time)| (*k, plain / time)).collect();
@@ -149,4 +184,23 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
         println!("{row}: {:.2} times as fast", plain / times.of(name)?);
     }
     plot.save(folder, "day13_speedup.svg")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drafts_that_are_wrong_save_no_pass() {
+        let target = model("story-230k").unwrap();
+        let vocab_size = target.config().vocab_size;
+        let prompt = tokenizer().unwrap().encode(PROMPT).unwrap();
+        let text = text(&*target, PROMPT, prompt.len() + NEW).unwrap();
+        let knows = |right| Box::new(Knows { text: text.clone(), right, vocab_size });
+        let [right, half, wrong] = [100, 50, 0].map(|n| passes(&*target, knows(n)).unwrap());
+        assert!(
+            right == 13 && right < half && half < wrong && wrong == NEW,
+            "{right} {half} {wrong}"
+        );
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::plot;
 use crate::shared::{batch_cache, mix, model, scheduler, tokenizer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day12_batching::generate_batch;
@@ -66,6 +67,25 @@ impl Model for Counted {
     }
 }
 
+/// Returns the rows of every decoding pass: in static batches, and in one continuous batch.
+fn rows() -> Result<[Vec<usize>; 2]> {
+    let tokenizer = tokenizer()?;
+    let counted = Counted { model: model("story-3m")?, rows: RefCell::default() };
+    fixed(&counted, &tokenizer)?;
+    let fixed = counted.rows.take();
+    running(&counted, &tokenizer)?;
+    Ok([fixed, counted.rows.take()])
+}
+
+pub fn count(tally: &mut Tally) -> Result<()> {
+    let [fixed, running] = rows()?;
+    tally.add("decoding passes for 24 requests", fixed.len(), running.len());
+    let mean =
+        |rows: &[usize]| format!("{:.2}", rows.iter().sum::<usize>() as f64 / rows.len() as f64);
+    tally.add("rows in a pass, on average", mean(&fixed), mean(&running));
+    Ok(())
+}
+
 pub fn measure(times: &mut Times) -> Result<()> {
     let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
     times.measure("static", || fixed(&*model, &tokenizer))?;
@@ -74,17 +94,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
 
 pub fn report(times: &Times, folder: &Path) -> Result<()> {
     let ratio = times.of("static")? / times.of("continuous")?;
-    let tokenizer = tokenizer()?;
-    let counted = Counted { model: model("story-3m")?, rows: RefCell::default() };
-    fixed(&counted, &tokenizer)?;
-    let fixed = counted.rows.take();
-    running(&counted, &tokenizer)?;
-    let running = counted.rows.take();
-    let tokens: usize = mix(&counted).iter().map(|request| request.max_new_tokens).sum();
-    for (name, rows) in [("static", &fixed), ("continuous", &running)] {
-        let mean = rows.iter().sum::<usize>() as f64 / rows.len() as f64;
-        println!("{name}: {tokens} tokens in {} decoding passes of {mean:.2} rows", rows.len());
-    }
+    let [fixed, running] = rows()?;
     println!("tokens per second, continuous / static: {ratio:.2}");
     plot::save(folder, "day15_throughput.svg", &bars(&fixed, &running, ratio))
 }

@@ -1,16 +1,25 @@
 //! Day 17: matrix products at the sizes of SmolLM2-135M's matrices, with a simple loop, several
-//! running sums, threads, the fast kernel, and candle's kernel.
+//! running sums, threads, the fast kernel, and candle's kernel. Then whole steps of random-135m.
 
 use crate::plot::{Axis, Plot};
-use crate::shared::random;
+use crate::shared::{locate, random};
 use crate::times::Times;
 use anyhow::Result;
+use candecode::day10_kv_cache::DynamicCache;
+use candecode::day16_cost_of_a_token::weights_read;
 use candecode::day17_kernel::{self, vectorized, Stored};
-use candecode_engine::kernels;
-use candle_core::WithDType;
+use candecode::kit::ops::{Ops, SharedOps};
+use candecode::kit::{Cache, Logits, Model, Step, Weight};
+use candecode::DAYS;
+use candecode_engine::load::load_transformer;
+use candecode_engine::operations::{self, Kernels};
+use candecode_engine::{forecast, kernels};
+use candle_core::{CpuStorage, DType, Device, Storage, Tensor, WithDType};
 use half::bf16;
+use rayon::prelude::*;
 use std::hint::black_box;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The query projection, the MLP's up and down projections, and the head, which doesn't fit in any
 /// cache: name, row length, and number of rows.
@@ -29,7 +38,92 @@ fn simple_dot<W: Stored>(row: &[W], x: &[f32]) -> f32 {
     sum
 }
 
+/// The model for whole steps, and the positions in its cache before each.
+const MODEL: &str = "random-135m";
+const PAST: usize = 32;
+
+/// The days' own operations, but with the obvious product: one running sum per row, on all threads.
+#[derive(Debug)]
+struct OneSum(SharedOps);
+
+impl Ops for OneSum {
+    fn rest(&self) -> &dyn Ops {
+        &*self.0
+    }
+
+    fn linear(&self, x: &Tensor, weights: &[&Weight]) -> candle_core::Result<Vec<Tensor>> {
+        let rows = x.flatten_all()?.to_vec1::<f32>()?;
+        let product = |weight: &&Weight| {
+            let (out, inner) = weight.shape();
+            let matrix = weight.tensor()?;
+            let (storage, layout) = matrix.storage_and_layout();
+            let Storage::Cpu(CpuStorage::F32(numbers)) = &*storage else {
+                candle_core::bail!("a simple loop over f32 on the CPU")
+            };
+            let numbers = &numbers[layout.start_offset()..][..out * inner];
+            let mut y = Vec::with_capacity(rows.len() / inner * out);
+            for x in rows.chunks_exact(inner) {
+                y.par_extend(numbers.par_chunks_exact(inner).map(|row| simple_dot(row, x)));
+            }
+            let mut shape = x.dims().to_vec();
+            shape.pop();
+            shape.push(out);
+            Tensor::from_vec(y, shape, x.device())
+        };
+        weights.iter().map(product).collect()
+    }
+
+    fn describe(&self, _cpu: bool) -> String {
+        "one running sum".to_string()
+    }
+}
+
+/// The operations for whole steps, by name.
+fn implementations() -> [(&'static str, SharedOps); 4] {
+    let named = |kernels| operations::choose(Some(kernels), &Device::Cpu);
+    [
+        ("one sum", Arc::new(OneSum(operations::plain()))),
+        ("mine", named(Kernels::Mine)),
+        ("plain", named(Kernels::Plain)),
+        ("fast", named(Kernels::Fast)),
+    ]
+}
+
+/// Measures a step of the whole model: a token after [`PAST`] others.
+fn whole_steps(times: &mut Times) -> Result<()> {
+    let ids: Vec<u32> = (300..300 + PAST as u32).collect();
+    for (name, ops) in implementations() {
+        let model = load_transformer(&locate(MODEL)?, DType::F32, &Device::Cpu, &ops)?;
+        let mut cache = DynamicCache::new(model.config().num_hidden_layers);
+        model.forward(&Step::new(&model, &ids, 0)?.with_logits(Logits::Last(1)), &mut cache)?;
+        let step = Step::new(&model, &[400], PAST)?;
+        times.measure(&format!("step_{name}"), || {
+            cache.truncate(PAST)?;
+            model.forward(&step, &mut cache)?.to_vec3::<f32>()
+        })?;
+    }
+    Ok(())
+}
+
+/// Prints the whole steps, from the slow form that the chapter starts from to the bound.
+fn report_steps(times: &Times) -> Result<()> {
+    let config = load_transformer(&locate(MODEL)?, DType::F32, &Device::Cpu, &operations::plain())?;
+    let bytes = weights_read(config.config()) * size_of::<f32>() as f64;
+    let bandwidth = forecast::this_machine().bandwidth;
+    let whose = if DAYS[17].reference { "day 17, the reference" } else { "day 17, yours" };
+    println!("a step of {MODEL} in f32, in ms");
+    for (name, shown) in
+        [("one sum", "one running sum"), ("mine", whose), ("plain", "plain"), ("fast", "fast")]
+    {
+        println!("{shown:<30}{:>7.1}", 1e3 * times.of(&format!("step_{name}"))?);
+    }
+    let bound = format!("the bound: {:.0} MB, {:.1} GB/s", bytes / 1e6, bandwidth / 1e9);
+    println!("{bound:<30}{:>7.1}", 1e3 * bytes / bandwidth);
+    Ok(())
+}
+
 pub fn measure(times: &mut Times) -> Result<()> {
+    whole_steps(times)?;
     for (name, inner, out) in MATRICES {
         one_dtype::<f32>(times, &format!("{name}_f32"), inner, out)?;
         one_dtype::<bf16>(times, &format!("{name}_bf16"), inner, out)?;
@@ -69,6 +163,7 @@ fn one_dtype<W: Stored + WithDType>(
 }
 
 pub fn report(times: &Times, folder: &Path) -> Result<()> {
+    report_steps(times)?;
     let rows = ["f32", "bf16"].map(|dtype| MATRICES.map(|(name, ..)| format!("{name} {dtype}")));
     let rows = rows.concat();
     let micros = |row: &str, kind: &str, vectors: usize| -> Result<f64> {
@@ -117,6 +212,7 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
     let words = format!("simple loop, one thread: {:.0} ms", simple.1);
     plot.words("left", simple, (12.0, 4.0), &words);
     plot.words("left", sums, (12.0, 4.0), &format!("several sums, one thread: {:.1} ms", sums.1));
+    plot.beside(&times.beside_line("head_f32_threads", &VECTORS, 1e-3));
     plot.series("kept", &mine);
     plot.series("known", &kit);
     let (mine, kit) = (mine[VECTORS.len() - 1], kit[VECTORS.len() - 1]);

@@ -75,6 +75,7 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
         )
         .with_labels(&["0.01", "1", "100", "10,000"]),
     );
+    plot.beside(&times.beside_line("prefill_tiled", &PROMPTS, 1e-3));
     // The first two can be close together.
     for (role, line, name, below) in [
         ("dropped", &plain, "plain", -8.0),

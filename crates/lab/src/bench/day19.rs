@@ -6,7 +6,7 @@
 //! in sums.
 
 use crate::args::Args;
-use crate::shared::{held_out_stories, locate, log_probs, request, text_of};
+use crate::shared::{held_out_stories, if_written, locate, log_probs, request, text_of};
 use crate::times::median;
 use anyhow::{bail, Result};
 use candecode::day03_norms_and_mlps::Projection;
@@ -19,7 +19,7 @@ use candecode::day19_quantized_weights::{
 };
 use candecode::kit::{Cache, Logits, Model, QuantType, QuantizedMatrix, Step, Tokenizer, Weight};
 use candecode_engine::load::load_transformer;
-use candecode_engine::operations;
+use candecode_engine::operations::{self, Kernels};
 use candecode_formats::read_tokenizer;
 use candle_core::{DType, Device, Tensor};
 use std::collections::BTreeSet;
@@ -28,6 +28,8 @@ use std::time::Instant;
 /// Number of greedy tokens after [`PROMPT`] to compare and time.
 const GREEDY: usize = 200;
 const PROMPT: &str = "Once upon a time";
+/// The model for whole steps.
+const LARGE: &str = "random-135m";
 
 /// The stories that every run evaluates, and the prompt that it continues.
 struct Texts {
@@ -83,7 +85,7 @@ pub fn measure(args: &Args) -> Result<()> {
     full.show(&texts, &exact, &exact)?;
     let name = "f32, 8-bit cache".to_string();
     let cached = Run { name, new_cache: &quantized_cache, ..full };
-    cached.show(&texts, &exact, &Read { greedy: vec![], ..cached.read(&texts)? })?;
+    if_written(|| cached.show(&texts, &exact, &Read { greedy: vec![], ..cached.read(&texts)? }))?;
     drop(model);
     type Quantize = fn(&Tensor) -> Result<QuantizedMatrix>;
     let formats: [(&str, QuantType, Quantize); 3] = [
@@ -93,10 +95,32 @@ pub fn measure(args: &Args) -> Result<()> {
     ];
     for (name, kind, matrix) in formats {
         let mut model = open()?;
-        quantize(&mut model, matrix)?;
+        if if_written(|| quantize(&mut model, true, matrix))?.is_none() {
+            continue;
+        }
         let (name, precision) = (name.to_string(), quantized_precision(&config, kind));
         let run = Run { name, model: &model, precision, new_cache: &growing_cache };
         run.show(&texts, &exact, &run.read(&texts)?)?;
+    }
+    whole_steps()
+}
+
+/// Prints a step of a model that is larger than any cache, with the kernels of days 17 to 19: in
+/// f32, and with the day's 4-bit weights.
+fn whole_steps() -> Result<()> {
+    let ops = operations::choose(Some(Kernels::Mine), &Device::Cpu);
+    let mut model = load_transformer(&locate(LARGE)?, DType::F32, &Device::Cpu, &ops)?;
+    let config = model.config.clone();
+    let layers = config.num_hidden_layers;
+    println!("\n{LARGE} with --kernels mine      MB a step      a step");
+    for name in ["f32, day 17", "Q4_0, day 19"] {
+        let mut bytes = 4.0;
+        if name.starts_with("Q4_0") {
+            quantize(&mut model, false, |matrix| Ok(quantize_matrix(QuantType::Q4_0, matrix)?))?;
+            bytes = quantized_precision(&config, QuantType::Q4_0).weight_bytes;
+        }
+        let step = step_time(&model, &mut DynamicCache::new(layers), &[300, 301, 302, 303])?;
+        println!("{name:<36}{:>10.2} {step:>8.2} ms", weights_read(&config) * bytes / 1e6);
     }
     Ok(())
 }
@@ -113,18 +137,7 @@ impl Run<'_> {
 
     /// Returns the median time of a decoding step, in milliseconds.
     fn step_time(&self, prompt: &[u32]) -> Result<f64> {
-        let mut cache = (self.new_cache)();
-        let mut times = vec![];
-        let mut ids = prompt.to_vec();
-        for _ in 0..31 {
-            let start = Instant::now();
-            let step = Step::new(self.model, &ids, cache.len())?.with_logits(Logits::Last(1));
-            self.model.forward(&step, &mut *cache)?.to_vec3::<f32>()?;
-            times.push(1e3 * start.elapsed().as_secs_f64());
-            ids = vec![prompt[0]];
-        }
-        times.remove(0); // drop the prefill
-        Ok(median(times))
+        step_time(self.model, &mut *(self.new_cache)(), prompt)
     }
 
     /// Prints one row of the table.
@@ -155,11 +168,27 @@ impl Run<'_> {
     }
 }
 
-/// Quantizes every matrix of a model with the given function, in the kernels' layout. A tied head
-/// becomes Q8_0.
+/// Returns the median time of a decoding step, in milliseconds.
+fn step_time(model: &Transformer, cache: &mut dyn Cache, prompt: &[u32]) -> Result<f64> {
+    let mut times = vec![];
+    let mut ids = prompt.to_vec();
+    for _ in 0..31 {
+        let start = Instant::now();
+        let step = Step::new(model, &ids, cache.len())?.with_logits(Logits::Last(1));
+        model.forward(&step, cache)?.to_vec3::<f32>()?;
+        times.push(1e3 * start.elapsed().as_secs_f64());
+        ids = vec![prompt[0]];
+    }
+    times.remove(0); // drop the prefill
+    Ok(median(times))
+}
+
+/// Quantizes every matrix of a model with the given function, for the fast kernels in their tiles. A
+/// tied head becomes Q8_0.
 fn quantize(
     model: &mut Transformer,
-    quantize: fn(&Tensor) -> Result<QuantizedMatrix>,
+    tiled: bool,
+    quantize: impl Fn(&Tensor) -> Result<QuantizedMatrix>,
 ) -> Result<()> {
     let tied = model.lm_head.is_none();
     let mut matrices = matrices(model)?;
@@ -171,7 +200,7 @@ fn quantize(
         } else {
             quantize(&matrix)?
         };
-        **weight = quantized.tiled().into();
+        **weight = if tiled { quantized.tiled() } else { quantized }.into();
     }
     Ok(())
 }

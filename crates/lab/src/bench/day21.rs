@@ -2,6 +2,7 @@
 //! pages.
 
 use crate::shared::{mix, model, scheduler, tokenizer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day07_greedy::Sequence;
@@ -33,15 +34,20 @@ impl Sums {
         self.used += used;
     }
 
+    /// The share of the taken positions that hold no token.
+    fn wasted(&self) -> String {
+        format!("{:.1} %", 100.0 * (1.0 - self.used as f64 / self.taken as f64))
+    }
+
     fn print(&self, name: &str, speed: f64) {
         let mean = |sum: usize| sum as f64 / self.passes as f64;
         println!(
-            "{name:<14}{:>7}{:>11.2}{:>11.1}{:>8.1}{:>7.1} %{speed:>7.2}",
+            "{name:<14}{:>7}{:>11.2}{:>11.1}{:>8.1}{:>9}{speed:>7.2}",
             self.passes,
             mean(self.running),
             mean(self.taken),
             mean(self.used),
-            100.0 * (1.0 - self.used as f64 / self.taken as f64)
+            self.wasted()
         );
     }
 }
@@ -89,11 +95,22 @@ fn pages(model: &dyn Model, tokenizer: &Tokenizer, block_size: usize) -> Result<
             return Ok(sums);
         }
         batch.step()?;
-        let (taken, used) = batch.cache.usage();
+        let taken = (blocks - batch.cache.pool.num_free()) * block_size;
+        let used = batch.cache.tables.values().map(|table| table.len).sum();
         if taken > 0 {
             sums.add(batch.running.len(), taken, used);
         }
     }
+}
+
+pub fn count(tally: &mut Tally) -> Result<()> {
+    let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
+    let (before, after) = (rectangle(&*model, &tokenizer)?, pages(&*model, &tokenizer, 16)?);
+    tally.add("positions taken and not used; before: a rectangle", before.wasted(), after.wasted());
+    let at_once = |sums: &Sums| format!("{:.2}", sums.running as f64 / sums.passes as f64);
+    tally.add("sequences at a time in 512 positions", at_once(&before), at_once(&after));
+    tally.add("passes for 24 requests", before.passes, after.passes);
+    Ok(())
 }
 
 pub fn measure(times: &mut Times) -> Result<()> {

@@ -2,6 +2,7 @@
 //! prefixes.
 
 use crate::shared::{model, request, tokenizer};
+use crate::tally::Tally;
 use crate::times::{median, shown, Times};
 use anyhow::Result;
 use candecode::day07_greedy::Sequence;
@@ -133,6 +134,18 @@ fn serve(model: &dyn Model, tokenizer: &Tokenizer, salts: usize) -> Result<[Turn
 /// The ways to serve the conversations, with the number of salts for each.
 const WAYS: [(&str, usize); 3] = [("day 21", 0), ("day 22", 1), ("day 22, 8 salts", 8)];
 const TURNS: [&str; 2] = ["first turn", "second turn"];
+
+pub fn count(tally: &mut Tally) -> Result<()> {
+    let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
+    let of = |salts| serve(&*model, &tokenizer, salts);
+    let (before, after) = (of(0)?, of(1)?);
+    for ((before, after), name) in before.iter().zip(&after).zip(TURNS) {
+        let what = format!("prompt tokens computed, {name} of 32 chats");
+        tally.add(&what, before.computed, after.computed);
+    }
+    tally.add("blocks in use at most", before[1].blocks, after[1].blocks);
+    Ok(())
+}
 
 pub fn measure(times: &mut Times) -> Result<()> {
     let (model, tokenizer) = (model("story-3m")?, tokenizer()?);

@@ -2,6 +2,7 @@
 //! and the cost of a pool with too few blocks.
 
 use crate::shared::{mix, model, request, scheduler, tokenizer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::{ensure, Result};
 use candecode::day21_pages::PagedCache;
@@ -125,6 +126,44 @@ fn ways() -> Vec<(String, Option<usize>)> {
     let whole = ("day 15, the whole prompt".to_string(), None);
     let pieces = BUDGETS.map(|n| (format!("day 23, {n} tokens per step"), Some(n)));
     std::iter::once(whole).chain(pieces).collect()
+}
+
+/// Returns the positions in the longest step while a long prompt is served beside short texts, with
+/// this many tokens per step at most.
+fn longest_step(model: &dyn Model, tokenizer: &Tokenizer, budget: usize) -> Result<usize> {
+    let cache = PagedCache::new(model.config().num_hidden_layers, 40, 16)?;
+    let limits = Limits { max_num_batched_tokens: budget, max_num_seqs: RUNNING + 1 };
+    let mut scheduler = TokenScheduler::new(model, tokenizer, cache, None, limits)?;
+    for id in 0..=RUNNING {
+        let len = if id < RUNNING { 8 } else { 400 };
+        let prompt: Vec<u32> = (0..len).map(|i| 300 + (id + i * 7) as u32 % 1000).collect();
+        let mut request = request(model, &prompt, 16);
+        request.id = id;
+        scheduler.submit(request)?;
+    }
+    let mut longest = 0;
+    while !scheduler.is_idle() {
+        let plan = scheduler.schedule()?;
+        longest = longest.max(plan.iter().map(|chunk| chunk.new).sum());
+        let logits = scheduler.run(&plan)?;
+        scheduler.postprocess(&plan, &logits);
+    }
+    Ok(longest)
+}
+
+pub fn count(tally: &mut Tally) -> Result<()> {
+    let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
+    let whole = longest_step(&*model, &tokenizer, 512)?;
+    for budget in [128, 32] {
+        let what = format!("positions in the longest step, budget of {budget}");
+        tally.add(&what, whole, longest_step(&*model, &tokenizer, budget)?);
+    }
+    let full = serve(&*model, &tokenizer, 1000, false)?;
+    let half = serve(&*model, &tokenizer, full.most / 2, false)?;
+    ensure!(half.texts == full.texts, "with half of the blocks, a text has changed");
+    tally.add("blocks for 24 requests; before: as many as needed", full.most, full.most / 2);
+    tally.add("positions computed for them", full.computed, half.computed);
+    Ok(())
 }
 
 pub fn measure(times: &mut Times) -> Result<()> {

@@ -1,16 +1,18 @@
 //! Day 24: the cost of a pass over a draft tree, the cost of drafting one, and the speedup from
 //! both.
 
-use crate::shared::{locate, request, text, text_of, tokenizer, transformer};
+use crate::shared::{if_written, locate, request, text, text_of, tokenizer, transformer};
+use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day05_model::Transformer;
 use candecode::day24_draft_trees::{
-    decode_tree, tree_step, MedusaHeads, MedusaTree, ModelTree, TreeCache, TreeDecoder,
+    decode_tree, tree_step, MedusaHeads, MedusaTree, ModelTree, NgramTree, TreeCache, TreeDecoder,
 };
 use candecode::kit::draft::{Counts, DraftTree, TreeDrafter};
 use candecode::kit::{Model, ProcessorInput, Step};
 use candecode_engine::medusa::{self, tree_size};
+use candecode_engine::score::Counted;
 use candecode_engine::watched::Watched;
 use candle_core::Tensor;
 use std::cell::Cell;
@@ -24,10 +26,22 @@ const NEW: usize = 64;
 const PAST: usize = 32;
 
 /// The drafters, each with the shapes of its trees.
-const ROWS: [(&str, &[&[usize]]); 2] = [
+const ROWS: [Row; 2] = [
     ("medusa", &[&[1, 1, 1, 1], &[2, 1], &[2, 1, 1, 1], &[3, 2, 1, 1], &[4, 3, 2, 1]]),
     ("story-230k", &[&[1, 1, 1, 1], &[2, 1], &[2, 1, 1, 1], &[3, 2, 1, 1]]),
 ];
+
+/// A drafter, and the shapes of its trees.
+type Row = (&'static str, &'static [&'static [usize]]);
+
+/// Returns the rows whose drafter is written: the model's is optional.
+fn rows(models: &Models) -> Result<Vec<Row>> {
+    let mut rows = ROWS.to_vec();
+    if if_written(|| models.decode("story-230k", &[1]))?.is_none() {
+        rows.pop();
+    }
+    Ok(rows)
+}
 
 /// Formats a shape for `--draft-tree`, such as `2x1`.
 fn named(shape: &[usize]) -> String {
@@ -49,8 +63,12 @@ impl Models {
     }
 
     fn drafter(&self, name: &str) -> Box<dyn TreeDrafter + '_> {
-        if name == "medusa" {
-            return Box::new(MedusaTree { heads: &self.heads });
+        match name {
+            "medusa" => return Box::new(MedusaTree { heads: &self.heads }),
+            "n-grams" => {
+                return Box::new(NgramTree { n: 2, vocab_size: self.target.config().vocab_size })
+            }
+            _ => {}
         }
         let cache = TreeCache::new(self.small.config().num_hidden_layers);
         let vocab_size = self.target.config().vocab_size;
@@ -115,13 +133,27 @@ fn full(shape: &[usize]) -> DraftTree {
     tree
 }
 
+pub fn count(tally: &mut Tally) -> Result<()> {
+    let (models, tokenizer) = (Models::open()?, tokenizer()?);
+    let prompt = tokenizer.encode(PROMPT)?;
+    let counted = Counted::new(&models.target);
+    text_of(&counted, &tokenizer, request(&counted, &prompt, NEW))?;
+    for (name, shape) in [("n-grams", &[2, 1, 1][..]), ("medusa", &[3, 2, 1, 1])] {
+        let (tree, _) = models.decode(name, shape)?;
+        let what = format!("passes for 64 tokens, {name}, trees of {}", named(shape));
+        tally.add(&what, counted.passes(), tree.passes);
+    }
+    Ok(())
+}
+
 pub fn measure(times: &mut Times) -> Result<()> {
     let models = Models::open()?;
     let (target, tokenizer) = (&models.target, tokenizer()?);
     let before = text(target, PROMPT, PAST)?;
     let mut cache = TreeCache::new(target.config().num_hidden_layers);
     target.forward(&Step::new(target, &before, 0)?, &mut cache)?;
-    let shapes = ROWS.iter().flat_map(|(_, shapes)| shapes.iter().copied());
+    let rows = rows(&models)?;
+    let shapes = rows.iter().flat_map(|(_, shapes)| shapes.iter().copied());
     for shape in shapes.chain([&[][..]]) {
         let tree = full(shape);
         times.measure(&format!("pass_{}", tree.num_nodes()), || -> Result<_> {
@@ -133,8 +165,8 @@ pub fn measure(times: &mut Times) -> Result<()> {
     }
     let prompt = tokenizer.encode(PROMPT)?;
     times.measure("plain", || text_of(target, &tokenizer, request(target, &prompt, NEW)))?;
-    for (name, shapes) in ROWS {
-        for shape in shapes {
+    for (name, shapes) in &rows {
+        for shape in *shapes {
             let row = format!("{name}_{}", named(shape));
             times.several([&format!("whole_{row}"), &format!("draft_{row}")], || {
                 let begun = Instant::now();
@@ -159,7 +191,7 @@ pub fn report(times: &Times, _: &Path) -> Result<()> {
         "{:<12}{:<10}{:>4}{:>7}{:>7}{:>7}{:>9}{:>7}",
         "drafter", "shape", "n", "c", "d", "t", "formula", "clock"
     );
-    for (name, shapes) in ROWS {
+    for (name, shapes) in rows(&models)? {
         for shape in shapes {
             let row = format!("{name}_{}", named(shape));
             let n = 1 + tree_size(shape);

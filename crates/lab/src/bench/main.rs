@@ -1,4 +1,4 @@
-//! Measures the reference: the days, the whole engine, its quality, this machine, and the server
+//! Counts and measures what the days gain, the reader's or the reference's; measures the whole engine, its quality, this machine, and the server
 //! under load. `cargo xtask bench` runs this program.
 
 mod args;
@@ -9,14 +9,20 @@ mod day03;
 mod day04;
 mod day05;
 mod day06;
+mod day07;
+mod day08;
+mod day09;
 mod day10;
+mod day11;
 mod day12;
 mod day13;
 mod day14;
 mod day15;
+mod day16;
 mod day17;
 mod day18;
 mod day19;
+mod day20;
 mod day21;
 mod day22;
 mod day23;
@@ -24,52 +30,86 @@ mod day24;
 mod engine;
 mod paged;
 mod plot;
+mod probe;
 mod quality;
 mod roofline;
 mod serve;
 mod shared;
+mod tally;
 mod times;
 
 use anyhow::{bail, ensure, Result};
 use args::Args;
-use candecode::kit::error::{usage, Usage};
-use candecode_engine::kernels;
+use candecode::kit::error::{describe, usage, Usage};
+use candecode::kit::panics;
+use candecode::DAYS;
+use candecode_engine::{credits, kernels};
 use clap::Parser as _;
 use shared::results;
 use std::path::Path;
 use std::process::ExitCode;
+use tally::Tally;
 use times::Times;
 
-/// A measurement in rounds: its name, the function that measures, and the one that prints the
-/// results and writes plots to a folder.
-type Bench = (&'static str, fn(&mut Times) -> Result<()>, fn(&Times, &Path) -> Result<()>);
+/// Counts what the day's code changes.
+type Count = fn(&mut Tally) -> Result<()>;
+/// Measures in rounds.
+type Measure = fn(&mut Times) -> Result<()>;
+/// Prints the times, and writes plots to a folder.
+type Report = fn(&Times, &Path) -> Result<()>;
 
-const IN_ROUNDS: [Bench; 19] = [
-    ("day0", day00::measure, day00::report),
-    ("day1", day01::measure, day01::report),
-    ("day2", day02::measure, day02::report),
-    ("day3", day03::measure, day03::report),
-    ("day4", day04::measure, day04::report),
-    ("day5", day05::measure, day05::report),
-    ("day6", day06::measure, day06::report),
-    ("day10", day10::measure, day10::report),
-    ("day12", day12::measure, day12::report),
-    ("day13", day13::measure, day13::report),
-    ("day14", day14::measure, day14::report),
-    ("day15", day15::measure, day15::report),
-    ("day17", day17::measure, day17::report),
-    ("day18", day18::measure, day18::report),
-    ("day21", day21::measure, day21::report),
-    ("day22", day22::measure, day22::report),
-    ("day23", day23::measure, day23::report),
-    ("day24", day24::measure, day24::report),
-    ("paged", paged::measure, paged::report),
+/// What can be counted and measured of a day, or of a part of the engine.
+struct Bench {
+    name: &'static str,
+    /// The counts are the same on every machine.
+    count: Option<Count>,
+    times: Option<(Measure, Report)>,
+}
+
+const fn counted(name: &'static str, count: Count) -> Bench {
+    Bench { name, count: Some(count), times: None }
+}
+
+const fn timed(name: &'static str, measure: Measure, report: Report) -> Bench {
+    Bench { name, count: None, times: Some((measure, report)) }
+}
+
+const fn both(name: &'static str, count: Count, measure: Measure, report: Report) -> Bench {
+    Bench { name, count: Some(count), times: Some((measure, report)) }
+}
+
+const IN_ROUNDS: [Bench; 24] = [
+    both("day0", day00::count, day00::measure, day00::report),
+    both("day1", day01::count, day01::measure, day01::report),
+    both("day2", day02::count, day02::measure, day02::report),
+    both("day3", day03::count, day03::measure, day03::report),
+    both("day4", day04::count, day04::measure, day04::report),
+    both("day5", day05::count, day05::measure, day05::report),
+    both("day6", day06::count, day06::measure, day06::report),
+    counted("day7", day07::count),
+    counted("day8", day08::count),
+    counted("day9", day09::count),
+    both("day10", day10::count, day10::measure, day10::report),
+    counted("day11", day11::count),
+    both("day12", day12::count, day12::measure, day12::report),
+    both("day13", day13::count, day13::measure, day13::report),
+    both("day14", day14::count, day14::measure, day14::report),
+    both("day15", day15::count, day15::measure, day15::report),
+    timed("day17", day17::measure, day17::report),
+    timed("day18", day18::measure, day18::report),
+    counted("day20", day20::count),
+    both("day21", day21::count, day21::measure, day21::report),
+    both("day22", day22::count, day22::measure, day22::report),
+    both("day23", day23::count, day23::measure, day23::report),
+    both("day24", day24::count, day24::measure, day24::report),
+    timed("paged", paged::measure, paged::report),
 ];
 
 /// A measurement that takes care of everything itself.
 type Whole = (&'static str, fn(&Args) -> Result<()>);
 
-const WHOLE: [Whole; 6] = [
+const WHOLE: [Whole; 7] = [
+    ("day16", day16::measure),
     ("day19", day19::measure),
     ("engine", engine::measure),
     ("machine", roofline::machine_alone),
@@ -82,11 +122,16 @@ fn main() -> ExitCode {
     candecode_allocator::keep_freed_memory();
     let args = Args::parse();
     kernels::set_threads();
-    match kernels::in_pool(|| run(&args)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
+    panics::quiet_panics();
+    match std::panic::catch_unwind(|| kernels::in_pool(|| run(&args))) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            eprintln!("error: {}", describe(&error));
             ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+        }
+        Err(panic) => {
+            eprintln!("{}", panics::describe_panic(&*panic));
+            ExitCode::FAILURE
         }
     }
 }
@@ -107,20 +152,23 @@ fn run(args: &Args) -> Result<()> {
             usage("--device works with engine and serve; the others measure the CPU's kernels")
         );
     }
+    let is_guess = args.guess.is_none() || what == Some("day16");
+    ensure!(is_guess, usage("--guess is for day16"));
     if let Some((name, measure)) = WHOLE.into_iter().find(|(name, _)| what == Some(*name)) {
         let has_rounds = args.rounds.is_none() || name == "engine";
         ensure!(has_rounds, usage(format!("bench {name} has no rounds: omit --rounds")));
+        eprintln!("[{}]", credits::whose(DAYS));
         ready();
         return measure(args);
     }
     let asked = |name: &str| what.map_or(name.starts_with("day"), |what| what == name);
-    let benches: Vec<Bench> = IN_ROUNDS.into_iter().filter(|bench| asked(bench.0)).collect();
+    let benches: Vec<&Bench> = IN_ROUNDS.iter().filter(|bench| asked(bench.name)).collect();
     if benches.is_empty() {
-        let names = IN_ROUNDS.iter().map(|bench| bench.0).chain(WHOLE.iter().map(|whole| whole.0));
-        let names = names.collect::<Vec<_>>().join(", ");
+        let names = IN_ROUNDS.iter().map(|bench| bench.name);
+        let names = names.chain(WHOLE.iter().map(|whole| whole.0)).collect::<Vec<_>>().join(", ");
         bail!(usage(format!("no benchmark {:?}; choose one of {names}", what.unwrap_or_default())));
     }
-    ready();
+    eprintln!("[{}]", credits::whose(DAYS));
     benches.into_iter().try_for_each(|bench| in_rounds(args, bench))
 }
 
@@ -128,12 +176,28 @@ fn ready() {
     eprintln!("Close other programs, because they affect the measurements.");
 }
 
-/// Measures in rounds, then reports the results.
-fn in_rounds(args: &Args, (_, measure, report): Bench) -> Result<()> {
+/// Counts, then measures in rounds, then reports the times.
+fn in_rounds(args: &Args, bench: &Bench) -> Result<()> {
+    let asked_for_counts = args.only.is_none() && args.times.is_none() && !args.no_counts;
+    if let Some(count) = bench.count.filter(|_| asked_for_counts) {
+        let mut tally = Tally::default();
+        count(&mut tally)?;
+        tally.print(bench.name.trim_start_matches("day").parse().unwrap_or_default());
+    }
+    let Some((measure, report)) = bench.times.filter(|_| args.rounds() > 0) else {
+        return Ok(());
+    };
+    ready();
     let mut times = Times::new(args.only.clone());
     for round in 1..=args.rounds() {
         eprintln!("round {round} of {}", args.rounds());
         measure(&mut times)?;
+    }
+    if let Some(file) = &args.times {
+        return times.save(file);
+    }
+    if let Some(file) = &args.beside {
+        times.put_beside(file)?;
     }
     match &args.only {
         Some(name) => println!("{:.0}", times.of(name)? * 1e9),

@@ -8,14 +8,15 @@ use candecode::day07_greedy::{argmax, log_softmax};
 use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
 use candecode::day12_batching::BatchCache;
 use candecode::day15_scheduler::Scheduler;
-use candecode::kit::{Batch, Cache, Logits, Model, Request, Step, Tokenizer};
+use candecode::kit::{panics, Batch, Cache, Logits, Model, NoCache, Request, Step, Tokenizer};
 use candecode_course::Repo;
 use candecode_engine::load::load_transformer;
 use candecode_engine::operations;
-use candecode_engine::score::trace;
+use candecode_engine::score::{trace, Counted};
 use candecode_formats::{hub, read_tokenizer};
 use candecode_remote::hub::Hub;
 use candle_core::{DType, Device, Tensor};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::cargo;
@@ -172,6 +173,58 @@ pub fn log_probs(model: &dyn Model, ids: &[u32], cache: &mut dyn Cache) -> Resul
     let step = Step::new(model, ids, 0)?.with_logits(Logits::All);
     let logits = model.forward(&step, cache)?.squeeze(0)?.to_vec2::<f32>()?;
     Ok(logits.iter().map(|row| log_softmax(row)).collect::<candle_core::Result<_>>()?)
+}
+
+/// Runs work that reaches a task which a reader may leave open. If it isn't written, says so and
+/// returns None.
+///
+/// # Errors
+/// If the work fails.
+pub fn if_written<T>(work: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => done.map(Some),
+        Err(panic) => match panics::unwritten(&*panic) {
+            Some(task) => {
+                eprintln!("{task}: this is not written yet, and is left out");
+                Ok(None)
+            }
+            None => resume_unwind(panic),
+        },
+    }
+}
+
+/// Returns the mean loss of a model over the held-out stories, in nats per token.
+///
+/// # Errors
+/// If the stories can't be read, or the model fails.
+pub fn loss(model: &dyn Model) -> Result<f64> {
+    let (mut sum, mut count) = (0.0, 0);
+    for ids in held_out_stories(&tokenizer()?)? {
+        let step = Step::new(model, &ids, 0)?;
+        let rows = model.forward(&step, &mut NoCache)?.squeeze(0)?.to_vec2::<f32>()?;
+        for (row, id) in rows.iter().zip(&ids[1..]) {
+            // A model without a piece can compute a NaN, which day 7 refuses.
+            let largest = row.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
+            let all: f64 = row.iter().map(|logit| f64::from(logit - largest).exp()).sum();
+            sum += all.ln() - f64::from(row[*id as usize] - largest);
+            count += 1;
+        }
+    }
+    Ok(sum / f64::from(count))
+}
+
+/// Runs some work with a model that is watched. Returns the result, and the passes and positions
+/// that were computed.
+///
+/// # Errors
+/// If the work fails.
+pub fn counted<T>(
+    model: &dyn Model,
+    work: impl FnOnce(&dyn Model) -> Result<T>,
+) -> Result<(T, [usize; 2])> {
+    let counted = Counted::new(model);
+    let found = work(&counted)?;
+    Ok((found, [counted.passes(), counted.positions()]))
 }
 
 /// Returns the tokens of the held-out stories, which no model was trained on.

@@ -215,14 +215,18 @@ const CARGO: &str = r#"
 cargo() {
   local words=()
   case "$1 $2" in
-    "xtask bench") kept "${@:2}"; return ;;
     "xtask run") ;;
     "xtask chat") words+=(--chat) ;;
     "xtask compare")
       shift 2
       command cargo run --quiet --package candecode-lab -- compare --program "$CANDECODE" "$@"
       return ;;
-    *) echo "only run, chat and compare can be checked, and bench be measured, not cargo $*"; return 1 ;;
+    "xtask bench")
+      shift 2
+      [ -z "$KEPT" ] || { kept "$@"; return; }
+      command cargo run --quiet --package candecode-lab -- bench --solution ref "$@" 2>/dev/null
+      return ;;
+    *) echo "only run, chat, compare and bench can be checked, not cargo $*"; return 1 ;;
   esac
   shift 2
   while [ $# -gt 0 ]; do
@@ -237,10 +241,10 @@ run() { cargo xtask run "$@"; }
 # A benchmark's output, which all blocks of a measurement share. Its plots go to the same folder,
 # except those for another instruction set.
 kept() {
-  [ -n "$KEPT" ] || { echo "a benchmark's output needs the marker \"measured\""; return 1; }
   local file="$KEPT/$(echo "$RAYON_NUM_THREADS $CANDECODE_SIMD $*" | tr -c 'a-zA-Z0-9\n' _)"
   if [ ! -s "$file" ]; then
-    command cargo xtask "$@" --out "$KEPT/$CANDECODE_SIMD" > "$file.part" 2> "$file.log" ||
+    command cargo xtask bench --solution ref "$@" --no-counts --out "$KEPT/$CANDECODE_SIMD" \
+      > "$file.part" 2> "$file.log" ||
       { tail -n 5 "$file.log" >&2; return 1; }
     ! grep '^SKIPPED' "$file.log" >&2 || return 1
     mv "$file.part" "$file"

@@ -158,8 +158,12 @@ fn command(repo: &Repo, program: &Path, args: &Compare, source: &Source) -> Resu
 /// Prints the table. The exit code is 1 if texts that must be equal differ.
 fn table(rows: &[Row], rounds: &[Vec<Vec<Text>>], prompts: &[String], args: &Compare) -> ExitCode {
     let (first, unit) = (&rounds[0][0], median(&rows[0], &rounds[0]));
+    let cached = against(rows, rounds);
     let mut all_equal = true;
-    let head = format!("{:<26}{:>9}{:>11}{:>10}   text", "", "time", "tokens/s", "speed-up");
+    let head = format!(
+        "{:<26}{:>9}{:>11}{:>10}{:>22}   text",
+        "", "time", "tokens/s", "speed-up", "against the KV cache"
+    );
     say!("{}", paint(Color::Bold, &head));
     for (at, (row, rounds)) in rows.iter().zip(rounds).enumerate() {
         let (texts, seconds) = (&rounds[0], median(row, rounds));
@@ -178,8 +182,12 @@ fn table(rows: &[Row], rounds: &[Vec<Vec<Text>>], prompts: &[String], args: &Com
         };
         let tokens: usize = texts.iter().map(|text| text.new_ids.len()).sum();
         let (rate, speed_up) = (tokens as f64 / seconds, unit / seconds);
+        let beside = cached.map_or("-".to_string(), |cached| format!("{:.2}x", cached / seconds));
         let (words, drafts) = (paint(color, &words), accepted(texts, tokens));
-        say!("{:<26}{seconds:>7.2} s{rate:>11.0}{speed_up:>9.2}x   {words}{drafts}", row.name);
+        say!(
+            "{:<26}{seconds:>7.2} s{rate:>11.0}{speed_up:>9.2}x{beside:>22}   {words}{drafts}",
+            row.name
+        );
     }
     if let Some(temperature) = args.temperature.filter(|_| args.samples()) {
         say!("Sampled at temperature {temperature}, seed {}.", args.seed);
@@ -195,6 +203,13 @@ fn table(rows: &[Row], rounds: &[Vec<Vec<Text>>], prompts: &[String], args: &Com
         }
     }
     ExitCode::from(u8::from(!all_equal))
+}
+
+/// Returns the median time of the loop that has a cache and nothing else, which all later methods
+/// have to beat.
+fn against(rows: &[Row], rounds: &[Vec<Vec<Text>>]) -> Option<f64> {
+    let at = rows.iter().position(|row| row.name == "KV cache")?;
+    Some(median(&rows[at], &rounds[at]))
 }
 
 /// Returns the median of a row's times. Texts in a batch run at the same time, so the longest
@@ -327,6 +342,12 @@ mod tests {
         let row = |source| Row { name: String::new(), source, own_draws: false };
         let engine = |flag: &str| row(Source::Engine(vec![flag.to_string()]));
         let rounds = [vec![text(&[1], ""), text(&[2], "")]];
+        let mut rows = [engine("day7"), engine("day10")];
+        let two = vec![text(&[1], ""), text(&[2], "")];
+        let both = [vec![two], vec![vec![text(&[1], "")]]];
+        assert_eq!(against(&rows, &both), None);
+        rows[1].name = "KV cache".to_string();
+        assert_eq!(against(&rows, &both), Some(3.0));
         assert_eq!(median(&engine("day12"), &rounds), 3.0);
         assert_eq!(median(&engine("day10"), &rounds), 6.0);
         assert_eq!(median(&row(Source::Transformers), &rounds), 3.0);

@@ -3,6 +3,7 @@
 use axum::http::{header, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use candecode::day20_serve::JobError;
+use candecode::kit::panics::Unwritten;
 use candecode::kit::processor::LEFT_NO_TOKEN;
 use serde_json::{json, Value};
 
@@ -125,6 +126,11 @@ impl ApiError {
         Self::new(500, "server_error", message)
     }
 
+    /// 501: the request needs a task that the reader hasn't written.
+    pub fn unwritten(message: impl Into<String>) -> Self {
+        Self { code: Some("not_implemented"), ..Self::new(501, "server_error", message) }
+    }
+
     /// The body of the response: `{"error": {"message", "type", "param", "code"}}`.
     pub fn body(&self) -> Value {
         json!({"error": {
@@ -159,6 +165,11 @@ impl From<JobError> for ApiError {
         match error {
             JobError::Busy => Self::busy(),
             JobError::Closing => Self::closing(),
+            JobError::Invalid(message) | JobError::Failed(message)
+                if Unwritten::is_named_by(&message) =>
+            {
+                Self::unwritten(message)
+            }
             JobError::Invalid(message) => Self::unreadable(message),
             // The request's own rules contradict each other, so sending it again wouldn't help.
             JobError::Failed(message) if message.contains(LEFT_NO_TOKEN) => {

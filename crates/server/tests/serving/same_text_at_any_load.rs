@@ -35,6 +35,8 @@ fn requests_at_once_get_what_each_gets_alone() {
         &["--num-gpu-blocks-override", "24"],
         &["--num-gpu-blocks-override", "24", "--no-enable-prefix-caching"],
         &["--num-blocks", "100", "--block-size", "4", "--max-num-batched-tokens", "50"],
+        &["--scheduler", "day15", "--max-num-seqs", "5"],
+        &["--scheduler", "day15", "--max-batch-tokens", "600"],
     ] {
         let server = Arc::new(Server::start(flags));
         let alone: Vec<Value> = (0..TOGETHER).map(|i| choice(&server, i)).collect();

@@ -133,8 +133,7 @@ impl Session<'_> {
         let mut day = progress::with_results(self.repo, &inputs, &self.day)?;
         day.take(&run);
         if day.done() && !self.stays {
-            let written = day.file.is_written();
-            if written && !day_done::fits(self.repo, &self.day)? {
+            if !day_done::fits(self.repo, &self.day)? {
                 return self.wait(&all_days, None);
             }
             return self.go_on(&inputs, day);
@@ -155,7 +154,7 @@ impl Session<'_> {
         if let Some(command) = self.repo.demo(&self.day) {
             say!("See it run: {command}");
         }
-        day_done::offer_score(&self.day, done.file.is_written());
+        day_done::offer_score(&self.day);
         let days = progress::all_days(self.repo, inputs)?;
         let Some(next) = progress::next_after(days, done) else {
             say!("That was the last day. Every core task is done.");

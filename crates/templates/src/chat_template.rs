@@ -8,6 +8,7 @@ use super::jinja::{self, Jinja};
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use candecode::kit::error::{shown, usage};
 use candecode::kit::Tokenizer;
+use candecode_engine::chat::{Message, Renderer};
 use candecode_formats::{self as formats, hub, ChatTemplate};
 use jiff::civil::{Date, DateTime};
 use minijinja::value::Serde;
@@ -45,32 +46,6 @@ fn is_given(name: &str) -> bool {
     GIVEN.contains(&name) || name.ends_with("_token")
 }
 
-/// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// `system`, `user` or `assistant`.
-    pub role: &'static str,
-    /// The message text.
-    pub content: String,
-    /// Why an answer ended. None if it was interrupted. Only the [`STORY`] template uses it.
-    pub finish: Option<candecode::kit::FinishReason>,
-}
-
-impl Message {
-    /// Creates a message that isn't an answer.
-    pub fn new(role: &'static str, content: &str) -> Self {
-        Self { role, content: content.to_string(), finish: None }
-    }
-
-    /// Converts the message to a template value.
-    fn data(&self) -> Data {
-        let mut entries =
-            vec![("role", Data::from(self.role)), ("content", Data::from(self.content.as_str()))];
-        entries.extend(self.finish.map(|finish| ("finish", data(&json!(finish)))));
-        Data::from_pairs(entries)
-    }
-}
-
 /// How to render a conversation: the arguments of transformers' `apply_chat_template`, apart from
 /// the messages.
 #[derive(Debug, Clone)]
@@ -99,8 +74,7 @@ pub struct Template {
     source: String,
     /// The date that `strftime_now` shows. None: the current date, in UTC.
     pub date: Option<DateTime>,
-    /// Strings that end an answer, in addition to the stop tokens.
-    pub stops: Vec<String>,
+    stops: Vec<String>,
 }
 
 impl Template {
@@ -186,19 +160,10 @@ impl Template {
         Ok(())
     }
 
-    /// Renders a conversation up to where the next answer begins.
-    ///
-    /// # Errors
-    /// If the template rejects the conversation (`raise_exception`) or fails. The error names the
-    /// line.
-    pub fn render(&self, messages: &[Message]) -> Result<String> {
-        self.apply(messages, &RenderOptions::default())
-    }
-
     /// Renders a conversation like transformers' `apply_chat_template(…, tokenize=False)`.
     ///
     /// # Errors
-    /// Same as [`Template::render`]; also if the options exclude each other, if `kwargs` has a
+    /// Same as [`Renderer::render`]; also if the options exclude each other, if `kwargs` has a
     /// variable that every template receives, or if the message to continue doesn't appear in the
     /// template's output.
     pub fn apply(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
@@ -237,15 +202,19 @@ impl Template {
             ensure!(!is_given(name), "chat_template_kwargs can't set {}", shown(name));
             variables.insert(name.clone(), data(value));
         }
-        variables.insert("messages".into(), messages.iter().map(Message::data).collect());
+        variables.insert("messages".into(), messages.iter().map(message_data).collect());
         variables.insert("add_generation_prompt".into(), options.add_generation_prompt.into());
         let rendered = self.jinja.render(variables, self.date.unwrap_or_else(now));
         rendered.map_err(|e| explained(&self.source, &e))
     }
+}
 
-    /// Returns the token that the template writes after an answer, if any. It ends a turn, whatever
-    /// the model's configuration says.
-    pub fn end_of_turn(&self, tokenizer: &Tokenizer) -> Option<u32> {
+impl Renderer for Template {
+    fn render(&self, messages: &[Message]) -> Result<String> {
+        self.apply(messages, &RenderOptions::default())
+    }
+
+    fn end_of_turn(&self, tokenizer: &Tokenizer) -> Option<u32> {
         const ANSWER: &str = "An answer.";
         let turn = [Message::new("user", "A question."), Message::new("assistant", ANSWER)];
         let closed = RenderOptions { add_generation_prompt: false, ..RenderOptions::default() };
@@ -254,6 +223,18 @@ impl Template {
         let first = *tokenizer.encode_rendered(behind.trim_start()).ok()?.first()?;
         tokenizer.is_added(first).then_some(first)
     }
+
+    fn stops(&self) -> &[String] {
+        &self.stops
+    }
+}
+
+/// Converts a message to a template value.
+fn message_data(message: &Message) -> Data {
+    let mut entries =
+        vec![("role", Data::from(message.role)), ("content", Data::from(message.content.as_str()))];
+    entries.extend(message.finish.map(|finish| ("finish", data(&json!(finish)))));
+    Data::from_pairs(entries)
 }
 
 /// Converts a JSON value to a template value.
@@ -293,13 +274,9 @@ pub fn date(text: &str) -> Result<DateTime> {
     })
 }
 
-/// Returns the current time in UTC. WebAssembly in a browser has no clock, so there it returns
-/// January 1, 1970.
+/// Returns the current time in UTC.
 fn now() -> DateTime {
-    #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
-    let since: std::result::Result<_, ()> = Ok(std::time::Duration::ZERO);
     let seconds = since.map_or(0, |since| since.as_secs());
     let now = jiff::Timestamp::from_second(i64::try_from(seconds).unwrap_or_default());
     jiff::tz::Offset::UTC.to_datetime(now.unwrap_or_default())

@@ -1,15 +1,19 @@
 //! Tests of chats: templates against transformers' (`oracle/chat.py`), and a cache that
 //! persists across turns.
+//!
+//! They run with the reference.
+
+#![cfg(feature = "ref")]
 
 use candecode::day07_greedy::argmax;
 use candecode::day08_sampling::chacha_sampler;
 use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
 use candecode::kit::{Cache, FinishReason, Request};
 use candecode::kit::{Model, ModelConfig, NoCache, Step, Tokenizer};
-use candecode_engine::chat::{Chat, Turn};
-use candecode_engine::chat_template::{date, setting, Message, RenderOptions, Template};
+use candecode_engine::chat::{Chat, Message, Renderer, Turn};
 use candecode_engine::load_model;
 use candecode_engine::CacheConfig;
+use candecode_templates::{date, setting, RenderOptions, Template};
 use candecode_testing::{golden_json, oracle, refused, story, Folder, Random};
 use candle_core::{DType, Device, Tensor};
 use serde_json::{json, Map, Value};
@@ -358,7 +362,7 @@ fn say(chat: &mut Chat, line: &str, options: &mut Request) -> Turn {
 #[test]
 fn a_chat_turn_reuses_the_cache_of_earlier_turns() {
     let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
-    let mut chat = Chat::new(dynamic(&model), &tokenizer, template(PLAIN), 512);
+    let mut chat = Chat::new(dynamic(&model), &tokenizer, Box::new(template(PLAIN)), 512);
     let mut options = options(&model, 20);
     let (mut held, mut whole) = (0, 0);
     for line in ["One day a cat came.", "It was red.", "Then it rained. The cat went home."] {
@@ -419,8 +423,12 @@ fn every_answer_equals_one_from_a_fresh_cache() {
                     None => Box::new(NoCache),
                 }
             };
-            let mut chat =
-                Chat::new(Cached::new(&model, new_cache()), &tokenizer, template(text), 512);
+            let mut chat = Chat::new(
+                Cached::new(&model, new_cache()),
+                &tokenizer,
+                Box::new(template(text)),
+                512,
+            );
             for (turn, line) in lines.iter().enumerate() {
                 let sampled = |seed: u64| {
                     let mut options = options(&model, 16);
@@ -456,7 +464,7 @@ fn every_answer_equals_one_from_a_fresh_cache() {
 #[test]
 fn a_failed_answer_leaves_the_chat_unchanged() {
     let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
-    let mut chat = Chat::new(dynamic(&model), &tokenizer, template(PLAIN), 512);
+    let mut chat = Chat::new(dynamic(&model), &tokenizer, Box::new(template(PLAIN)), 512);
     let mut options = options(&model, 12);
     say(&mut chat, "One day a cat came.", &mut options);
     let before = chat.messages().to_vec();
@@ -479,7 +487,7 @@ fn a_failed_answer_leaves_the_chat_unchanged() {
 #[test]
 fn a_full_context_forgets_the_oldest_turns() {
     let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
-    let mut chat = Chat::new(dynamic(&model), &tokenizer, template(PLAIN), 96);
+    let mut chat = Chat::new(dynamic(&model), &tokenizer, Box::new(template(PLAIN)), 96);
     chat.set_system(Some("A story.")).unwrap();
     let (mut options, mut forgotten) = (options(&model, 16), 0);
     for number in 0..12 {
@@ -512,7 +520,7 @@ fn a_full_context_forgets_the_oldest_turns() {
 fn the_story_template_renders_a_chat_as_one_story() {
     let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
     let story = Template::of("story-230k", &story("story-230k"), None).unwrap();
-    assert_eq!(story.stops, ["\n"]);
+    assert_eq!(story.stops(), ["\n"]);
     assert_eq!(story.end_of_turn(&tokenizer), None);
     let answer =
         |content: &str, finish| Message { role: "assistant", content: content.into(), finish };
@@ -528,7 +536,7 @@ fn the_story_template_renders_a_chat_as_one_story() {
         Message::new("user", "Then"),
     ]);
     assert_eq!(text.unwrap(), "A cat sat down.\nIt slept.<|endoftext|>A dog ran and ran\nThen");
-    let mut chat = Chat::new(dynamic(&model), &tokenizer, story, 512);
+    let mut chat = Chat::new(dynamic(&model), &tokenizer, Box::new(story), 512);
     refused(chat.set_system(Some("Be brief.")), &["a story has no system prompt"]);
     refused(chat.prompt("", 9).map(|_| ()), &["nothing to continue from"]);
     let mut options = options(&model, 100);

@@ -1,7 +1,7 @@
 //! Compares chat templates with Jinja2 as transformers configures it (`oracle/jinja.py`), and
 //! tests malicious templates.
 
-use candecode_engine::jinja::{message, Jinja};
+use candecode_templates::jinja::{message, Jinja};
 use minijinja::Value;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
