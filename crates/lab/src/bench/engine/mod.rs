@@ -34,6 +34,8 @@ pub fn measure(args: &Args) -> Result<()> {
     let device = args.device.clone();
     let job = Job::new(dir, device, ids.collect(), new);
     let contenders = contender::all(args, &job)?;
+    // The first run after a pause is slow, whoever is first.
+    line::<Run>(&contenders[0].name, &contenders[0].command)?;
     let mut rounds: Vec<Vec<Run>> = contenders.iter().map(|_| vec![]).collect();
     let mut probes: Vec<[f64; 2]> = vec![];
     let mut before = kernels::bandwidth(5);
