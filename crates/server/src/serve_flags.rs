@@ -196,8 +196,8 @@ impl ServeFlags {
         );
         if let (Some(SchedulerDay::Day15), Some(flag)) = (self.scheduler, self.flag_of_pages()) {
             bail!(usage(format!(
-                "{flag} needs day 23's scheduler: omit it, or --scheduler day15, whose batch is one \
-                 rectangle"
+                "{flag} needs day 23's scheduler: omit it, or --scheduler day15, whose batch is \
+                 one rectangle"
             )))
         }
         Ok(())

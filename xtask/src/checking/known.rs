@@ -166,8 +166,8 @@ impl<'a> Fit<'a> {
     }
 }
 
-/// The share of failures from which a mistake is likely. Of the known mistakes, if each is taken for
-/// unknown, 3 % are then taken for another one, often for one with the same cause.
+/// The share of failures from which a mistake is likely. Of the known mistakes, if each is taken
+/// for unknown, 3 % are then taken for another one, often for one with the same cause.
 const LIKELY: f64 = 0.4;
 
 impl Known {
@@ -221,10 +221,10 @@ impl Known {
 
     /// Returns why the checks fail, by check, as far as known mistakes explain it.
     ///
-    /// A mistake is a fact if it explains all checks of its task, and more than any other that does,
-    /// and if all checks that it fails elsewhere fail as they do with it, except for those that
-    /// another such mistake fails, too. It is likely if it only explains its task, or if it explains
-    /// the first failure and many others.
+    /// A mistake is a fact if it explains all checks of its task, and more than any other that
+    /// does, and if all checks that it fails elsewhere fail as they do with it, except for those
+    /// that another such mistake fails, too. It is likely if it only explains its task, or if it
+    /// explains the first failure and many others.
     pub fn causes<'a>(&'a self, results: &'a Results) -> BTreeMap<&'a str, Cause<'a>> {
         let fits: Vec<Fit> =
             self.mistakes.iter().map(|mistake| Fit::new(mistake, results)).collect();

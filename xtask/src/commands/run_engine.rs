@@ -106,8 +106,8 @@ impl Flags {
             .any(|name| !is_of_the_course(repo, &name) && !Path::new(&name).exists())
     }
 
-    /// Returns whether the engine may need chat templates: for a chat, or for a model that isn't the
-    /// course's. They are compiled only in that case.
+    /// Returns whether the engine may need chat templates: for a chat, or for a model that isn't
+    /// the course's. They are compiled only in that case.
     fn needs_templates(&self, repo: &Repo, start: &Start) -> bool {
         let chats = start.flag == CHAT.flag || self.rest.iter().any(|arg| arg == "--chat");
         chats || self.value("--model").is_some_and(|name| !is_of_the_course(repo, &name))

@@ -1,5 +1,5 @@
-//! Day 13: passes with and without drafts, which are the same on every machine; the time for 64 new
-//! tokens without drafts, with free drafts at fixed acceptance rates, and with real drafters.
+//! Day 13: passes with and without drafts; the time for 64 new tokens without drafts, with free
+//! drafts at fixed acceptance rates, and with real drafters.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::{cache, counted, model, request, text, text_of, tokenizer};

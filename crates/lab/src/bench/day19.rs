@@ -183,8 +183,8 @@ fn step_time(model: &Transformer, cache: &mut dyn Cache, prompt: &[u32]) -> Resu
     Ok(median(times))
 }
 
-/// Quantizes every matrix of a model with the given function, for the fast kernels in their tiles. A
-/// tied head becomes Q8_0.
+/// Quantizes every matrix of a model with the given function, for the fast kernels in their tiles.
+/// A tied head becomes Q8_0.
 fn quantize(
     model: &mut Transformer,
     tiled: bool,

@@ -1,5 +1,6 @@
-//! Counts and measures what the days gain, the reader's or the reference's; measures the whole engine, its quality, this machine, and the server
-//! under load. `cargo xtask bench` runs this program.
+//! Counts and measures what the days gain, the reader's or the reference's; measures the whole
+//! engine, its quality, this machine, and the server under load. `cargo xtask bench` runs this
+//! program.
 
 mod args;
 mod day00;
