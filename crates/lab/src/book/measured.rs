@@ -91,7 +91,8 @@ pub fn problems(page: &Page) -> Vec<Problem> {
         Ok(_) => {
             let unread = |(line, claim): (usize, Option<Claim>)| {
                 let shape = "write `<!-- prose: \"WORDS\" is \"LABEL\" N, LOW to HIGH -->`, with \
-                             `over \"LABEL\" N` for a ratio and `PAGE \"LABEL\" N` for another page";
+                             `over \"LABEL\" N` for a ratio and `PAGE \"LABEL\" N` for another \
+                             page";
                 claim.is_none().then(|| problem(line + 1, shape.to_string()))
             };
             claims(&lines).filter_map(unread).collect()
