@@ -162,7 +162,7 @@ impl ServedModel {
         let cache = PagedCache::new(layers, self.num_blocks(flags), flags.block_size())?;
         let prefixes = (!flags.no_enable_prefix_caching).then(PrefixCache::new);
         let limits = Limits {
-            max_num_batched_tokens: flags.max_num_batched_tokens.unwrap_or(256),
+            max_num_batched_tokens: flags.max_num_batched_tokens.unwrap_or(128),
             max_num_seqs: flags.max_num_seqs,
         };
         let scheduler = TokenScheduler::new(model, tokenizer, cache, prefixes, limits)?;
