@@ -87,10 +87,11 @@ impl Lab<'_> {
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
             Err(_) => {
+                say!("{}: `{}` …", page.name, block.command);
                 let text = outputs::measured(self.repo, &self.engine, &block.command, &self.kept)?;
                 ensure!(!text.trim().is_empty(), "it printed nothing");
                 let seconds = began.elapsed().as_secs();
-                say!("{}: `{}`, {seconds} s", page.name, block.command);
+                say!("  {seconds} s");
                 let text = format!("{seconds}\n{text}");
                 backup::write(&file, text.as_bytes())?;
                 text
