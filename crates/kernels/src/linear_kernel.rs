@@ -10,7 +10,7 @@ use crate::bandwidth::count;
 use crate::bf16_avx512::Bf16s;
 use crate::instruction_set::arch;
 use crate::micro_kernel::{F32s, MultiplyAdd, Tile, MAX_X_ROWS, W_ROWS};
-use crate::prefetch::Ahead;
+use crate::prefetch::{Ahead, AHEAD};
 use crate::shared_columns::shared_columns;
 use crate::weight_types::WeightType;
 use half::{bf16, f16};
@@ -21,6 +21,9 @@ use std::ops::Range;
 
 /// Number of rows of weights in a group: a multiple of [`W_ROWS`].
 const GROUP: usize = 2 * W_ROWS;
+/// Maximum number of rows of `x` for which f32 weights are read row after row, in memory order.
+/// Memory is the bottleneck there, and it delivers a tenth more than for three rows in parallel.
+const STREAMED_ROWS: usize = 2;
 /// Maximum size of a part of a row, in bytes. The L1 cache holds that part of the rows that are
 /// multiplied at once.
 const PART_BYTES: usize = 2560;
@@ -186,16 +189,23 @@ impl<W, N> Block<'_, W, N> {
     fn multiply<D: MultiplyAdd<Weight = W, Number = N>>(mut self, dot: D) {
         let inner = self.inner;
         let whole = inner / D::NUMBERS * D::NUMBERS; // the remainder is added last
-        let depth = evenly(whole, PART_BYTES / size_of::<N>()).next_multiple_of(D::NUMBERS);
+        let streamed = size_of::<W>() == size_of::<f32>() && self.out.len() <= STREAMED_ROWS;
+        let most = if streamed { whole } else { PART_BYTES / size_of::<N>() };
+        let depth = evenly(whole, most.max(1)).next_multiple_of(D::NUMBERS);
         let together = (TOGETHER_BYTES / (size_of::<N>() * inner)).max(D::X_ROWS);
-        let together = evenly(self.out.len(), together);
+        let together = evenly(self.out.len(), together).next_multiple_of(D::X_ROWS);
         let mut sums = vec![dot.zeros(); GROUP * together];
         for (x, out) in self.x.chunks(together * inner).zip(self.out.chunks_mut(together)) {
             for (at, w) in self.w.chunks(GROUP * inner).enumerate() {
                 let (sums, ahead) = (&mut sums[..], size_of_val(w));
                 let mut group = Group { dot, w, x, inner, whole, sums, out, at, ahead };
                 for from in (0..whole).step_by(depth.max(1)) {
-                    group.add_part(from..whole.min(from + depth));
+                    let part = from..whole.min(from + depth);
+                    if streamed {
+                        group.add_part::<1>(part);
+                    } else {
+                        group.add_part::<W_ROWS>(part);
+                    }
                 }
                 if whole < inner {
                     group.add_left_over();
@@ -223,24 +233,33 @@ struct Group<'a, 'o, D: MultiplyAdd> {
 }
 
 impl<D: MultiplyAdd> Group<'_, '_, D> {
-    /// Adds the products of a part of each row. After the last part, writes the results.
-    fn add_part(&mut self, part: Range<usize>) {
+    /// Adds the products of a part of each row, `R` rows at a time. After the last part, writes the
+    /// results.
+    fn add_part<const R: usize>(&mut self, part: Range<usize>) {
         let Self { dot, w, x, inner, .. } = *self;
         let (w_rows, x_rows) = (w.len() / inner, self.out.len());
-        // Meanwhile, prefetch the next group, a share of it per micro-kernel.
+        // Meanwhile, prefetch the next group, a share of it per micro-kernel, or what follows soon.
         let tile = evenly(x_rows, D::X_ROWS);
-        let tiles = w_rows.div_ceil(W_ROWS) * x_rows.div_ceil(tile);
+        let tiles = w_rows.div_ceil(R) * x_rows.div_ceil(tile);
         let share = size_of::<D::Weight>() * w_rows * part.len() / tiles;
         let begins = part.start == 0;
         for first in (0..x_rows).step_by(tile) {
             let count = tile.min(x_rows - first);
-            for r in (0..w_rows).step_by(W_ROWS) {
-                let sums = &mut self.sums[first * GROUP + r * count..][..W_ROWS * count];
+            for r in (0..w_rows).step_by(R) {
+                let sums = &mut self.sums[first * GROUP + r * count..][..R * count];
                 let x = &x[first * inner + part.start..];
                 // A micro-kernel with fewer rows repeats the last one.
                 let row = |r: usize| &w[r.min(w_rows - 1) * inner..][part.clone()];
-                let w = [row(r), row(r + 1), row(r + 2)];
-                let ahead = Ahead::new(self.w, self.ahead, share, part.len() / D::NUMBERS);
+                let mut w: [&[D::Weight]; R] = [&[]; R];
+                for i in 0..R {
+                    w[i] = row(r + i);
+                }
+                let steps = part.len() / D::NUMBERS;
+                let ahead = if R == 1 {
+                    Ahead::new(w[0], AHEAD, share, steps)
+                } else {
+                    Ahead::new(self.w, self.ahead, share, steps)
+                };
                 self.ahead += share;
                 if part.end < self.whole {
                     Tile { dot, w, x, inner, sums, begins, totals: None, ahead }.add();
@@ -248,7 +267,7 @@ impl<D: MultiplyAdd> Group<'_, '_, D> {
                 }
                 let mut all = [[0f32; 4]; MAX_X_ROWS];
                 Tile { dot, w, x, inner, sums, begins, totals: Some(&mut all), ahead }.add();
-                let columns = W_ROWS.min(w_rows - r);
+                let columns = R.min(w_rows - r);
                 for m in 0..count {
                     let out = &mut self.out[first + m][self.at * GROUP + r..][..columns];
                     out.copy_from_slice(&all[m][..columns]);

@@ -146,12 +146,12 @@ impl<D: MultiplyAdd, const R: usize> Tile<'_, D, R> {
     #[inline(always)]
     pub fn add(self) {
         match self.sums.len() / R {
-            8 if const { D::X_ROWS == 8 } => self.add_rows::<8>(),
-            7 if const { D::X_ROWS == 8 } => self.add_rows::<7>(),
-            6 if const { D::X_ROWS == 8 } => self.add_rows::<6>(),
-            5 if const { D::X_ROWS == 8 } => self.add_rows::<5>(),
-            4 => self.add_rows::<4>(),
-            3 => self.add_rows::<3>(),
+            8 if const { D::X_ROWS == 8 && R > 1 } => self.add_rows::<8>(),
+            7 if const { D::X_ROWS == 8 && R > 1 } => self.add_rows::<7>(),
+            6 if const { D::X_ROWS == 8 && R > 1 } => self.add_rows::<6>(),
+            5 if const { D::X_ROWS == 8 && R > 1 } => self.add_rows::<5>(),
+            4 if const { R > 1 } => self.add_rows::<4>(),
+            3 if const { R > 1 } => self.add_rows::<3>(),
             2 => self.add_rows::<2>(),
             _ => self.add_rows::<1>(),
         }

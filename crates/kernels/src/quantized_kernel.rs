@@ -9,7 +9,7 @@
 
 use crate::bandwidth::{best_rate, count};
 use crate::instruction_set::{instruction_set, InstructionSet};
-use crate::prefetch::Ahead;
+use crate::prefetch::{Ahead, AHEAD};
 use crate::quantized_blocks::{QuantType, BLOCK, TILE_ROWS};
 use crate::quantized_rows::{QuantizedRows, XRows};
 use crate::quantized_scalar;
@@ -18,6 +18,10 @@ use std::hint::black_box;
 
 /// Rows of `x` to multiply with a tile before the next tile is fetched. They stay in the L2 cache.
 const X_ROWS: usize = 24;
+
+/// Maximum number of rows of `x` for which memory is the bottleneck, and what follows soon is
+/// prefetched. With more, it's the next tile.
+const STREAMED_ROWS: usize = 2;
 
 /// A matrix `(out, in)` in tiles of [`TILE_ROWS`] rows, with the last one padded with zeros.
 ///
@@ -125,7 +129,8 @@ impl Block<'_> {
             for (at, tile) in self.tiles.chunks_exact(self.tile).enumerate() {
                 // Meanwhile, prefetch the next tile, a share of it per micro-kernel.
                 let share = self.tile / (end - first).div_ceil(most);
-                let (mut row, mut distance) = (first, self.tile);
+                let near = end - first <= STREAMED_ROWS;
+                let (mut row, mut distance) = (first, if near { AHEAD } else { self.tile });
                 while row < end {
                     let together = most.min(end - row);
                     let ahead = Ahead::new(tile, distance, share, self.row_blocks);
