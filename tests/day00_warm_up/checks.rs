@@ -188,7 +188,16 @@ fn the_best_ids_become_text(day: &Day) -> Outcome {
         "logits (2, 4, 2048), 1 at ids 428, 437, 259, 395 of row 0",
         got,
         &"Once upon a time".into(),
-    )
+    )?;
+    let ids = [428u32, 14, 14, 395];
+    let mut logits = vec![0f32; 4 * 2048];
+    for (t, id) in ids.into_iter().enumerate() {
+        logits[t * 2048 + id as usize] = 1.0;
+    }
+    let logits = Tensor::from_vec(logits, (1, 4, 2048), &device()?)?;
+    let want = tokenizer()?.decode(&ids)?;
+    let got = (day.best_text)(&tokenizer()?, &logits);
+    equal("logits (1, 4, 2048), 1 at ids 428, 14, 14, 395", got, &want)
 }
 
 fn a_model_without_layers_echoes_the_text(day: &Day) -> Outcome {
@@ -223,7 +232,9 @@ fn no_positions_are_refused(day: &Day) -> Outcome {
 fn direction_decides(day: &Day) -> Outcome {
     let rows = [[2f32, 0.], [0.5, 0.], [9., 9.], [2., 1.], [-2., 0.]];
     let table = Tensor::new(&rows, &device()?)?;
-    for (id, n, want) in [(0, 3, vec![1, 3, 2]), (4, 2, vec![2, 3]), (0, 9, vec![1, 3, 2, 4])] {
+    for (id, n, want) in
+        [(0, 3, vec![1, 3, 2]), (4, 2, vec![2, 3]), (0, 9, vec![1, 3, 2, 4]), (1, 2, vec![0, 3])]
+    {
         let input = format!("rows (2, 0) (0.5, 0) (9, 9) (2, 1) (-2, 0), id {id}, n {n}");
         equal(&input, (day.nearest)(&table, id, n), &want)?;
     }

@@ -388,5 +388,15 @@ fn sinks_equal_the_formula(day: &Day) -> Outcome {
         );
         close(&input, got, &want, TOLERANCE)?;
     }
+    let [q, k, v] = [(); 3].map(|()| random.tensor(&[2, 2, 2, 8]));
+    let (q, k, v, sinks) = (q?, k?, v?, random.tensor(&[2])?);
+    let mask = Tensor::new(&[[[[1u8, 0], [1, 1]]], [[[1, 0], [0, 1]]]], &device()?)?;
+    let got = (day.sinks)(&q, &k, &v, Some(&mask), &sinks)?;
+    for row in 0..2 {
+        let one = |t: &Tensor| t.narrow(0, row, 1);
+        let alone = (day.sinks)(&one(&q)?, &one(&k)?, &one(&v)?, Some(&one(&mask)?), &sinks)?;
+        let input = format!("row {row} of a batch of 2 with a mask (2, 1, 2, 2), against it alone");
+        close(&input, one(&got), &alone, TOLERANCE)?;
+    }
     Ok(())
 }

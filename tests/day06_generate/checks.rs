@@ -643,7 +643,16 @@ fn one_pass_equals_the_hand_computed_choices(day: &Day) -> Outcome {
     let got = (day.one_pass)(&counting(1), &[2, 3, 6, 6], 2, &largest);
     equal_tokens("ids 2, 3, 6, 6, a prompt of 2, one pass", got, &[4, 7], &[])?;
     let got = (day.one_pass)(&counting(1), &[2, 3], 2, &largest);
-    equal_tokens("ids 2, 3, all prompt", got, &[], &[])
+    equal_tokens("ids 2, 3, all prompt", got, &[], &[])?;
+    let next = |logits: &[f32]| Ok(largest(logits)? + 1);
+    let got = (day.one_pass)(&counting(1), &[2, 3, 4, 5], 2, &next);
+    equal_tokens(
+        "ids 2, 3, 4, 5, a prompt of 2, a pick that returns the best id + 1",
+        got,
+        &[5, 6],
+        &[],
+    )
+    .likely("the caller's pick chooses, at every position")
 }
 
 /// Checks that the model ran once.
@@ -689,6 +698,10 @@ fn drafted_tokens_are_accepted_up_to_the_first_wrong_one(day: &Day) -> Outcome {
             passes(&input, &model)?;
         }
     }
+    let next = |logits: &[f32]| Ok(largest(logits)? + 1);
+    let got = (day.accepted)(&counting(9), &[2, 3], &[5, 7], &next);
+    equal("text 2, 3, draft [5, 7], a pick that returns the best id + 1", got, &2)
+        .likely("the caller's pick chooses, at every position")?;
     let case = case(0)?;
     let mut draft = case.new_ids[..8].to_vec();
     draft[5] += 1;

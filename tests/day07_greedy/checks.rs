@@ -97,6 +97,7 @@ macro_rules! implementation {
             },
             push: |tokenizer, request, ids| {
                 let mut sequence = code::Sequence::new(request, tokenizer);
+                sequence.top = vec![(9, -0.5)]; // as `choose` would leave it
                 let mut tokens = Vec::new();
                 for id in ids {
                     tokens.push(sequence.push(*id, -1.0 - tokens.len() as f32)?);
@@ -222,6 +223,7 @@ fn large_and_distant_logits_neither_overflow_nor_underflow(day: &Day) -> Outcome
             "exp(-200) is 0 in f32, and ln 0 is -inf: take no logarithm of a probability",
         ),
         ([-1000.0, -1000.0], [half, half], "exp(-1000) is 0: subtract the maximum before exp"),
+        ([1e5, 1e5], [half, half], "exp(100000) is infinite: subtract the maximum before exp"),
         ([7.0, f32::NEG_INFINITY], [0.0, f32::NEG_INFINITY], "exp(-inf) is 0, which is right here"),
     ] {
         let input = format!("log_softmax of {logits:?}");
@@ -501,7 +503,15 @@ fn a_token_becomes_text(day: &Day) -> Outcome {
     let got: Vec<_> = tokens.iter().map(|t| (t.row, t.id, t.logprob, t.finish)).collect();
     let want: Vec<_> =
         ids.iter().enumerate().map(|(i, id)| (3, *id, -1.0 - i as f32, None)).collect();
-    equal(&format!("{input}: row, id, logprob, finish of each"), Ok(got), &want)
+    equal(&format!("{input}: row, id, logprob, finish of each"), Ok(got), &want)?;
+    let got: Vec<usize> = tokens.iter().map(|token| token.top.len()).collect();
+    let want: Vec<usize> = (0..ids.len()).map(|i| usize::from(i == 0)).collect();
+    equal(
+        &format!("{input}, one entry in `top` at first: number of top tokens of each"),
+        Ok(got),
+        &want,
+    )
+    .likely("`top` moves into the token, and is empty afterwards")
 }
 
 fn eos_never_appears_in_the_text(day: &Day) -> Outcome {
@@ -517,7 +527,14 @@ fn eos_never_appears_in_the_text(day: &Day) -> Outcome {
         request.max_new_tokens = 4;
         time(tokenizer, request)
     });
-    ends(&format!("{input}, at most 4 new"), got, "Once upon a", FinishReason::Eos, 4)
+    ends(&format!("{input}, at most 4 new"), got, "Once upon a", FinishReason::Eos, 4)?;
+    let got = pushed(day, "Once upon a time, there", |tokenizer, request| {
+        request.eos_token_ids = [vec![0], tokenizer.encode(" time")?].concat();
+        Ok(())
+    });
+    let input = "Once upon a time, where token 0 and the token \" time\" are EOS";
+    ends(input, got, "Once upon a", FinishReason::Eos, 4)
+        .likely("a model can have several EOS ids; each of them ends the text")
 }
 
 fn max_new_tokens_ends_the_text(day: &Day) -> Outcome {

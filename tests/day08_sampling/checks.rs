@@ -615,6 +615,7 @@ fn the_race_equals_torch_multinomial(day: &Day) -> Outcome {
 
 fn race_rejects_invalid_input(day: &Day) -> Outcome {
     refused("2 probabilities, 1 exponential", (day.race)(&[0.5, 0.5], &[1.0]), &[])?;
+    refused("1 probability, 2 exponentials", (day.race)(&[1.0], &[1.0, 1.0]), &[])?;
     refused("all probabilities 0", (day.race)(&[0.0, 0.0], &[1.0, 1.0]), &[])
 }
 
@@ -778,6 +779,7 @@ fn drawn_pairs_match_sampling_without_replacement(day: &Day) -> Outcome {
 
 fn draw_distinct_rejects_invalid_input(day: &Day) -> Outcome {
     refused("2 probabilities, 1 exponential", (day.draw_distinct)(&[0.5, 0.5], &[1.0], 1), &[])?;
+    refused("1 probability, 2 exponentials", (day.draw_distinct)(&[1.0], &[1.0, 1.0], 1), &[])?;
     let got = (day.draw_distinct)(&[0.5, 0.0, 0.5], &[1.0, 1.0, 1.0], 3);
     refused("three distinct draws from [.5, 0, .5]", got, &[])
 }

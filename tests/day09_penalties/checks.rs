@@ -184,7 +184,9 @@ fn other_logits_stay(day: &Day) -> Outcome {
     // A model can have fewer logits than its tokenizer has ids, and forbidden tokens stay
     // forbidden.
     let input = "repetition penalty 2 for tokens 0 and 9 of a vocabulary of 2; logits [-inf, 1]";
-    becomes(input, &[NEVER, 1.0], |l| (day.repetition)(l, &[0, 9], 2.0), &[NEVER, 1.0])
+    becomes(input, &[NEVER, 1.0], |l| (day.repetition)(l, &[0, 9], 2.0), &[NEVER, 1.0])?;
+    let input = "repetition penalty 2 for tokens 9 and 0 of a vocabulary of 2; logits [4, 1]";
+    becomes(input, &[4.0, 1.0], |l| (day.repetition)(l, &[9, 0], 2.0), &[2.0, 1.0])
 }
 
 fn repetition_equals_transformers(day: &Day) -> Outcome {
@@ -246,8 +248,8 @@ fn presence_and_frequency_by_hand(day: &Day) -> Outcome {
         becomes(&input, &logits, change, &want)
             .likely("presence once per token, frequency once per occurrence")?;
     }
-    let input = "presence 1, frequency 1; generated token 7, not in the vocabulary; logits [1]";
-    becomes(input, &[1.0], |l| (day.presence_frequency)(l, &[7], 1.0, 1.0), &[1.0])
+    let input = "presence 1, frequency 1; generated 7, not in the vocabulary, then 0; logits [1]";
+    becomes(input, &[1.0], |l| (day.presence_frequency)(l, &[7, 0], 1.0, 1.0), &[-1.0])
 }
 
 fn presence_and_frequency_equal_vllm(day: &Day) -> Outcome {
@@ -287,7 +289,7 @@ fn presence_and_frequency_reject_bad_values(day: &Day) -> Outcome {
 // 9.3
 
 fn ngrams_by_hand(day: &Day) -> Outcome {
-    let cases: [(&[u32], usize, &[usize]); 10] = [
+    let cases: [(&[u32], usize, &[usize]); 11] = [
         (&[4, 2, 1, 5, 2, 3, 5, 2], 2, &[1, 3]), // 2 was followed by 1 and by 3
         (&[1, 2, 3, 1, 2], 3, &[3]),             // 1 2 was followed by 3
         (&[1, 2, 3, 1, 2, 4, 1, 2], 3, &[3, 4]), // and by 4
@@ -298,6 +300,7 @@ fn ngrams_by_hand(day: &Day) -> Outcome {
         (&[1, 2, 1], 2, &[2]),
         (&[1, 2], 3, &[]),
         (&[1, 2], 9, &[]),
+        (&[2, 9, 2, 1, 2], 2, &[1]), // 9 is beyond the vocabulary
     ];
     for (tokens, n, want) in cases {
         let input = format!("no repeated {n}-gram after {tokens:?}");
@@ -574,11 +577,11 @@ fn a_longer_repetition_costs_more(day: &Day) -> Outcome {
         )?;
     }
     let change = |l: &mut [f32]| {
-        (day.dry)(l, &[1, 7, 1], 1.0, 2.0, 1);
+        (day.dry)(l, &[1, 7, 1, 0, 1], 1.0, 2.0, 1);
         Ok(())
     };
-    let input = "DRY multiplier 1, base 2, allowed length 1, after [1, 7, 1], 2 logits";
-    becomes(input, &[3.0, 3.0], change, &[3.0, 3.0])
+    let input = "DRY multiplier 1, base 2, allowed length 1, after [1, 7, 1, 0, 1], 2 logits";
+    becomes(input, &[3.0, 3.0], change, &[2.0, 3.0])
 }
 
 fn dry_leaves_the_first_token_alone(day: &Day) -> Outcome {

@@ -442,7 +442,15 @@ fn a_full_static_cache_refuses_more_positions(day: &Day) -> Outcome {
     let got = feed(&mut *cache, &rows(&[&[4]])).map(|_| ());
     refused("Static(3), a fourth position", got, &[])?;
     let got = feed(&mut *(day.new)(CacheConfig::Static(3), LAYERS), &rows(&[&[1, 2, 3, 4]]));
-    refused("Static(3), four positions at once", got.map(|_| ()), &[])
+    refused("Static(3), four positions at once", got.map(|_| ()), &[])?;
+    let mut cache = (day.new)(CacheConfig::Static(3), 1);
+    let (k, v) = marked(&rows(&[&[1, 2, 3]]), 0)?;
+    cache.append(0, &k, &v)?;
+    let (k, v) = marked(&rows(&[&[4]]), 0)?;
+    let input = "Static(3) of one layer, a fourth position";
+    refused(input, cache.append(0, &k, &v).map(|_| ()), &[])?;
+    equal(&format!("{input}: len afterwards"), Ok(cache.len()), &3)
+        .likely("an append that fails adds no position: len grows when everything is written")
 }
 
 fn truncate_keeps_the_first_positions(day: &Day) -> Outcome {
@@ -458,7 +466,10 @@ fn truncate_keeps_the_first_positions(day: &Day) -> Outcome {
         holds(&format!("{input}, then 6 and 16"), &*cache, &want)?;
         cache.truncate(4)?;
         holds(&format!("{input}, then 6 and 16, truncated to 4"), &*cache, &want)?;
-        refused(&format!("{kind:?}, 4 positions truncated to 5"), cache.truncate(5), &[])?;
+        let input = format!("{kind:?}, 4 positions truncated to 5");
+        refused(&input, cache.truncate(5), &[])?;
+        equal(&format!("{input}: len afterwards"), Ok(cache.len()), &4)
+            .likely("a truncate that fails changes nothing: check before you set len")?;
     }
     Ok(())
 }

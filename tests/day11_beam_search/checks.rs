@@ -235,7 +235,9 @@ fn split_by_hand(day: &Day) -> Outcome {
     equal(&format!("{input}: ended"), Ok(ended), &want)?;
     let want = vec![(vec![7, 5, 3], -3.0), (vec![7, 6, 4], -3.5)];
     equal(&format!("{input}: running"), Ok(running), &want)?;
-    equal(&format!("{input}: parents"), Ok(parents), &vec![0, 1])
+    equal(&format!("{input}: parents"), Ok(parents), &vec![0, 1])?;
+    let got = (day.split)(&beams, &candidates, 2, &|_| bail!("the tokenizer is broken"));
+    refused("an `ending` that fails", got, &["the tokenizer is broken"])
 }
 
 fn an_ending_counts_only_among_the_best_candidates(day: &Day) -> Outcome {

@@ -1,6 +1,6 @@
 //! Day 12's checks of the cache: rows are selected, joined and trimmed.
 
-use super::frame::{bits_equal, equal, feed, refused, rows, Likely, Outcome, Random, Rows};
+use super::frame::{bits_equal, equal, feed, marked, refused, rows, Likely, Outcome, Random, Rows};
 use super::frame::{Witness, LAYERS};
 use super::Day;
 use candecode::kit::{Batch, Cache, Model, Step};
@@ -151,7 +151,14 @@ pub fn joining_by_hand(day: &Day) -> Outcome {
         let want = vec![vec![None, None, Some(7)], vec![None, None, Some(8)], long[0].clone()];
         holds(&input, &*cache, &want)?;
     }
-    Ok(())
+    let mut cache = filled(day, None, &long)?;
+    let mut guest = (day.cache)(LAYERS - 1, None);
+    let (k, v) = marked(&short, 0)?;
+    guest.append(0, &k, &v)?;
+    let input = "a cache of 2 layers that holds 1 2 3, joined by 7 and 8 of a cache of one layer";
+    refused(input, cache.join(&*guest), &[])?;
+    holds(&format!("{input}, after the error"), &*cache, &long)
+        .likely("if a layer fails, this cache is as it was: change it when all layers are done")
 }
 
 pub fn rows_can_join_an_empty_cache(day: &Day) -> Outcome {

@@ -199,7 +199,8 @@ fn the_residual_by_hand(day: &Day) -> Outcome {
         .likely(
             "only a sum of exactly 0 means that nothing is left; a small one is still a residual",
         )?;
-    refused("three p, two q", (day.residual)(&P, &Q[..2]), &[])
+    refused("three p, two q", (day.residual)(&P, &Q[..2]), &[])?;
+    refused("two p, three q", (day.residual)(&P[..2], &Q), &[])
 }
 
 fn same_seed_acceptance_gives_the_text_drawn_without_drafts(day: &Day) -> Outcome {
@@ -275,7 +276,20 @@ fn an_invalid_rejection_bound_is_refused(day: &Day) -> Outcome {
     )?;
     refused("M is NaN", (day.rejection)(&P, &Q, f32::NAN, &mut { none }), &[])?;
     refused("M is infinite", (day.rejection)(&P, &Q, f32::INFINITY, &mut { none }), &[])?;
-    refused("three p, two q", (day.rejection)(&P, &Q[..2], 2.5, &mut { none }), &[])
+    refused("three p, two q", (day.rejection)(&P, &Q[..2], 2.5, &mut { none }), &[])?;
+    refused("two p, three q", (day.rejection)(&P[..2], &Q, 2.5, &mut { none }), &[])?;
+    // 250 proposals take 500 numbers. Code that goes on gets a proposal that is accepted.
+    let mut drawn = 0;
+    let mut uniform = || {
+        drawn += 1;
+        if drawn <= 600 {
+            0.9999
+        } else {
+            0.0
+        }
+    };
+    let input = "M = 2.5, and 300 proposals in a row that have to be rejected";
+    refused(input, (day.rejection)(&P, &Q, 2.5, &mut uniform), &[])
 }
 
 fn classical_rejection_draws_from_p(day: &Day) -> Outcome {
@@ -554,7 +568,16 @@ fn the_drafters_processors_see_the_draft(day: &Day) -> Outcome {
     close("the same: q", rows(&got.probs), &rows(&squared(&[1, 2, 3]))?, TOLERANCE)
         .likely("q is the distribution after the processors, from which the token was drawn")?;
     let want = vec![(vec![0, 1], 9), (vec![0, 1, 2], 8), (vec![0, 1, 2, 3], 7)];
-    equal("input of the processors: text and remaining tokens", Ok(seen.take()), &want)
+    equal("input of the processors: text and remaining tokens", Ok(seen.take()), &want)?;
+    let mut both = recorder(&seen);
+    both.push(named("never 3", |_, logits: &mut [f32]| {
+        logits[3] = f32::NEG_INFINITY;
+        Ok(())
+    }));
+    let mut drafter = (day.small)(uncached(&fake), both, true, 4);
+    let got = drafter.draft(&cx, 2, &[0.0; 2]).map(|draft| draft.tokens);
+    equal("two processors, the second of which forbids 3, greedy", got, &vec![2, 0])
+        .likely("all processors run, in order")
 }
 
 fn a_dead_end_ends_the_draft(day: &Day) -> Outcome {

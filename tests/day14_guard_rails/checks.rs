@@ -26,7 +26,7 @@ use candle_core::{Error, Result};
 use frame::{
     ensure, equal, golden_json, refused, tokenizer, Failure, Fake, Likely, Outcome, Random,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 
 const NEVER: f32 = f32::NEG_INFINITY;
@@ -165,7 +165,8 @@ frame::checks! {
     14.1: a_token_must_leave_a_choice, a_token_can_end_inside_a_character_of_a_choice,
         a_token_without_bytes_is_not_a_choice;
     14.2: live_states_lead_to_a_match, live_agrees_with_trying_everything,
-        a_loop_that_never_matches_is_not_live, a_pattern_without_matches_is_refused;
+        a_loop_that_never_matches_is_not_live, a_pattern_without_matches_is_refused,
+        one_search_is_enough;
     14.3: a_format_starts_after_the_prompt, a_block_list_reads_the_prompt, every_token_is_read;
     14.4: every_token_is_judged, stored_masks_are_bounded;
     14.5: eos_is_legal_only_where_the_text_may_end, an_eos_id_with_bytes_is_still_eos,
@@ -378,6 +379,41 @@ fn a_pattern_without_matches_is_refused(day: &Day) -> Outcome {
     refused("(a, which isn't a regular expression", got, &["(a"])?;
     let got = (day.allow)("a|b", &tokenizer).map(|rails| rails.len());
     equal("a|b: the number of rails", got, &1)
+}
+
+/// Returns the number of states that can be reached, each of which is visited once.
+fn count_states(dfa: &Dfa) -> usize {
+    let mut seen = HashSet::from([dfa.start()]);
+    let mut open = vec![dfa.start()];
+    while let Some(state) = open.pop() {
+        open.extend(dfa.successors(state).into_iter().filter(|next| seen.insert(*next)));
+    }
+    seen.len()
+}
+
+/// The limit is work and not time: `SEARCHES` searches of the same automaton, on this thread, while
+/// the code under test runs on another. A right solution needs about two.
+fn one_search_is_enough(day: &Day) -> Outcome {
+    const SEARCHES: usize = 100;
+    // After an a, 5,000 states follow each other, and no match.
+    let pattern = r"(?-u)a{5000}\b[a-z]|b";
+    let live = day.live;
+    // A search that calls itself goes as deep as there are states.
+    let thread = std::thread::Builder::new().stack_size(256 << 20);
+    let running = thread.spawn(move || live(pattern, &[b"", b"aaa", b"b"]));
+    let running = running.map_err(|error| Error::Msg(error.to_string()))?;
+    let dfa = Dfa::anchored(pattern)?;
+    for _ in 0..SEARCHES {
+        if running.is_finished() {
+            break;
+        }
+        count_states(&dfa);
+    }
+    let input = format!("{pattern} must match: are the states after nothing, aaa and b live");
+    let late = format!("it takes more work than {SEARCHES} searches of this automaton");
+    ensure(&input, running.is_finished(), &late).likely("visit every state once")?;
+    let got = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    equal(&input, got, &vec![true, false, true])
 }
 
 // 14.3

@@ -914,7 +914,10 @@ fn impossible_tokens_contribute_nothing(day: &Day) -> Outcome {
     let got = (day.mean_kl)(&p, &q);
     near("0.5 0.5 0 against 0.5 0.25 0.25", got, 0.5 * 2f64.ln(), SUMS)?;
     let q = logs(&[&[0.5, 0.5, 0.0]]);
-    equal("0.5 0.5 0 twice", (day.mean_kl)(&p, &q), &0.0)
+    equal("0.5 0.5 0 twice", (day.mean_kl)(&p, &q), &0.0)?;
+    let q = logs(&[&[1.0, 0.0, 0.0]]);
+    equal("0.5 0.5 0 against 1 0 0", (day.mean_kl)(&p, &q), &f64::INFINITY)
+        .likely("only p = 0 contributes 0; a token that q excludes and p doesn't costs infinity")
 }
 
 fn models_that_do_not_match_are_refused(day: &Day) -> Outcome {

@@ -236,6 +236,7 @@ macro_rules! implementation {
             finish_reason: code::finish_reason,
             drive: |setup, jobs, script| {
                 let mut serving = serving(setup);
+                let mut started = std::collections::BTreeMap::new();
                 let mut all = Vec::new();
                 for what in script {
                     let mut refused = false;
@@ -243,7 +244,8 @@ macro_rules! implementation {
                         crate::Do::Accept(i) => serving.accept(job(&jobs[i])),
                         crate::Do::Feed => serving.feed(),
                         crate::Do::Start(i, index) => {
-                            let job = std::rc::Rc::new(job(&jobs[i]));
+                            let made = started.entry(i).or_insert_with(|| std::rc::Rc::new(job(&jobs[i])));
+                            let job = std::rc::Rc::clone(made);
                             refused = serving.start(&job, index).is_err();
                         }
                         crate::Do::Leave(i) => {
@@ -821,6 +823,16 @@ fn a_failed_row_fails_its_job(day: &Day) -> Outcome {
 }
 
 fn the_queue_is_bounded(day: &Day) -> Outcome {
+    let jobs = clients(&vec![ask(CAT, 9); 5]);
+    let script = [Do::Start(0, 0)].into_iter().chain((1..5).map(Do::Accept));
+    let (seen, _) = drive(day, (1, 2), &jobs, script.collect())?;
+    let input = "one slot, which job 0 has; four jobs arrive, the queue holds two";
+    let queued: Vec<usize> = seen[1..].iter().map(|seen| seen.load.0).collect();
+    equal(&format!("{input}: jobs in the queue after each"), Ok(queued), &vec![1, 2, 2, 2])
+        .likely("an unbounded queue means unbounded memory")?;
+    let want = vec![vec![], vec![], vec![], vec![Fault::Busy], vec![Fault::Busy]];
+    equal(&format!("{input}: the failures that each client receives"), Ok(faults(&jobs)), &want)?;
+
     let jobs = clients(&vec![ask(CAT, 9); 4]);
     let (seen, _) = drive(day, (1, 2), &jobs, (0..4).map(Do::Accept).collect())?;
     let input = "four jobs arrive, the queue holds two";
@@ -1092,13 +1104,16 @@ fn started_jobs_are_finished(day: &Day) -> Outcome {
 
 fn jobs_take_free_places_before_they_queue(day: &Day) -> Outcome {
     let jobs = clients(&vec![ask(CAT, 9); 6]);
-    run(day, (4, 1), at_once(&jobs, 5))?;
+    let loads = run(day, (4, 1), at_once(&jobs, 5))?;
     let input = "six jobs at once, four slots, a queue of one";
     let want = vec![vec![], vec![], vec![], vec![], vec![], vec![Fault::Busy]];
     equal(&format!("{input}: the failures sent"), Ok(faults(&jobs)), &want)
         .likely("feed after each job that arrives, so that it waits only if no slot is free")?;
     let told: Vec<Told> = choices(&jobs).concat();
-    equal(&format!("{input}: what the clients receive"), Ok(told), &vec![cat(0); 5])
+    equal(&format!("{input}: what the clients receive"), Ok(told), &vec![cat(0); 5])?;
+    let rows = loads.first().map_or(0, |load| load.1 + load.2);
+    equal(&format!("{input}: rows after the first step"), Ok(rows), &4)
+        .likely("accept every job that has arrived before a step, not just one")
 }
 
 fn later_jobs_join_the_batch(day: &Day) -> Outcome {

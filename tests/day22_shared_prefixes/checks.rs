@@ -12,7 +12,7 @@ mod day22_shared_prefixes;
 
 use candecode::day07_greedy::argmax;
 use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
-use candecode::kit::{Model, Request, Token, Tokenizer};
+use candecode::kit::{named, Model, Request, Token, Tokenizer};
 use candecode_engine::load::load_transformer;
 use candle_core::{DType, Error, Result};
 use frame::{device, ensure, equal, models_dir, ops, tokenizer, Likely, Outcome, Random};
@@ -44,6 +44,8 @@ pub enum Do {
     Forge(u32, Vec<u32>),
     /// Replaces the salt that is recorded for block `.0`.
     ForgeSalt(u32, &'static str),
+    /// Replaces the parent that is recorded for block `.0`.
+    ForgeParent(u32),
 }
 
 /// The state after an operation.
@@ -149,6 +151,13 @@ macro_rules! implementation {
                                 }
                             }
                         }
+                        crate::Do::ForgeParent(block) => {
+                            for cached in prefixes.cached.values_mut() {
+                                if cached.block == *block {
+                                    cached.parent = Some(7);
+                                }
+                            }
+                        }
                         crate::Do::Forge(block, tokens) => {
                             for cached in prefixes.cached.values_mut() {
                                 if cached.block == *block {
@@ -231,6 +240,11 @@ fn request<'a>(model: &dyn Model, (prompt, most, salt): &Ask) -> Request<'a> {
     let mut request = Request::new(model.config(), prompt, *most, Box::new(argmax));
     request.eos_token_ids = vec![0];
     request.cache_salt = salt.to_string();
+    request.processors.push(named("no multiples of 3 but EOS", |_, logits| {
+        let multiples = logits.iter_mut().step_by(3).skip(1);
+        multiples.for_each(|logit| *logit = f32::NEG_INFINITY);
+        Ok(())
+    }));
     request
 }
 
@@ -344,7 +358,12 @@ fn equal_hashes_prove_nothing(day: &Day) -> Outcome {
             "compare the tokens: another text can have the same hash, by accident or on purpose",
         )?;
     }
-    Ok(())
+    let script = [Do::Know(text(1, 13), ""), Do::ForgeParent(1), Do::Lookup(text(1, 13), "")];
+    let input =
+        "blocks of 4; 1 to 13 is cached in blocks 0 to 2, but the parent recorded for block 1 \
+                 isn't block 0's hash: lookup of 1 to 13";
+    equal(input, last(day, 8, &script).map(|seen| seen.found), &vec![0])
+        .likely("compare the parent: the same tokens after other ones are another block")
 }
 
 fn salts_keep_texts_apart(day: &Day) -> Outcome {
@@ -617,8 +636,15 @@ fn a_shared_prompt_is_computed_once(day: &Day) -> Outcome {
     let input = format!(
         "{input}: positions computed, blocks cached at the end, prompt tokens (looked up, found)"
     );
-    equal(&input, Ok(got), &(2 * (42 + 2) + fed, cached.max(20), (4 * 42, 2 * 40)))
-        .likely("cache the blocks after the step that fills them, and start with the cached ones")
+    equal(&input, Ok(got), &(2 * (42 + 2) + fed, cached.max(20), (4 * 42, 2 * 40))).likely(
+        "cache the blocks after the step that fills them, and start with the cached ones",
+    )?;
+    let asks = [(0, (text(300, 9), 1, "")), (0, (text(400, 9), 1, "x"))];
+    let served = Served { asks: &asks, ..served };
+    let input = "2 prompts of 9 tokens in one step, 1 new token each, blocks of 4";
+    let (_, cached, _) = as_alone(day, input, &served)?;
+    equal(&format!("{input}: blocks cached at the end"), Ok(cached), &4)
+        .likely("every block that the pass has filled is cached, those of all sequences")
 }
 
 fn sequences_in_a_small_pool_equal_their_solo_runs(day: &Day) -> Outcome {
@@ -638,7 +664,20 @@ fn sequences_in_a_small_pool_equal_their_solo_runs(day: &Day) -> Outcome {
             .map(drop)
             .likely("if 22.5 passes: is evict asked for as many blocks as the step will take?")?;
     }
-    Ok(())
+    let (first, end) = (text(300, 8), text(500, 1));
+    let asks: [(usize, Ask); 4] = [
+        (0, (first.clone(), 1, "")),
+        (1, (text(340, 8), 1, "")),
+        (1, (text(380, 8), 1, "")),
+        (2, ([first, end].concat(), 4, "")),
+    ];
+    let served =
+        Served { model: &model, tokenizer: &tokenizer, asks: &asks, blocks: 4, block_size: 4 };
+    let input = "4 blocks of 4; a prompt of 8 tokens, then two others in one step, then the first \
+                 one and a token more";
+    as_alone(day, input, &served)
+        .map(drop)
+        .likely("evict as many blocks as the step takes, those of all sequences together")
 }
 
 // 22.7

@@ -605,7 +605,20 @@ fn full_blocks_are_remembered(day: &Day) -> Outcome {
     let got = run(Ask { salt: "secret", ..first }, same);
     let input = format!("{input}, the first time with a salt: the plan");
     equal(&input, got, &vec![(0, 9, 5), (1, 0, 4)])
-        .likely("the salt keeps a request's blocks from all others: cache them under its salt")
+        .likely("the salt keeps a request's blocks from all others: cache them under its salt")?;
+    let setup = Setup { limits: (30, 9), ..setup };
+    let script = vec![
+        Do::Submit(Ask::new(0, 6, 4)),
+        Do::Submit(Ask::new(2, 14, 4)),
+        Do::Schedule,
+        Do::Tokens(77),
+        Do::Submit(Ask { id: 1, ..Ask::new(2, 14, 4) }),
+        Do::Schedule,
+    ];
+    let got = (day.run)(&setup, script).map(|seen| plan(&seen));
+    let input = "prompts of 6 and 14 have run in one step, and the second arrives again: the plan";
+    equal(input, got, &vec![(0, 6, 1), (2, 14, 1), (1, 12, 2)])
+        .likely("the blocks of every chunk are cached, not only those of the first one")
 }
 
 fn an_incomplete_prefill_yields_no_token(day: &Day) -> Outcome {

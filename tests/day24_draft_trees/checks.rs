@@ -16,6 +16,7 @@ use candecode::day08_sampling::{sample, softmax};
 use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
 use candecode::day13_speculative::one_hot;
 use candecode::kit::draft::{Counts, DraftTree, TreeDrafter, Walk};
+use candecode::kit::ops::{Ops, SharedOps};
 use candecode::kit::rng::RequestRng;
 use candecode::kit::Weight;
 use candecode::kit::{
@@ -27,6 +28,8 @@ use frame::{close, device, ensure, equal, equal_tokens, golden, marked, model, r
 use frame::{ops, rows, tokenizer, Keep, Likely, Outcome, Random, Witness, LAYERS};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
 /// The target's distribution after a node.
 pub type Target<'a> = &'a mut dyn FnMut(usize) -> Result<Vec<f32>>;
@@ -724,24 +727,34 @@ fn a_text_can_end_inside_a_block(day: &Day) -> Outcome {
 
 fn blocks_are_counted(day: &Day) -> Outcome {
     let tokenizer = Tokenizer::empty();
-    let model = Witness::new(VOCAB, 64, 40, ending);
-    let request = request(&model, &[1, 2], 40);
-    let setup = Setup {
-        model: &model,
-        tokenizer: &tokenizer,
-        request,
-        drafter: knowing(1),
-        shape: vec![1; 3],
-        rng: None,
-    };
-    let mut decoder = (day.decoder)(setup)?;
-    grow("a drafter that knows the text", &mut *decoder)?;
-    let want = Counts { passes: 2, drafted: 6, accepted: 6, written: 8 };
-    equal(
-        "8 tokens in two blocks of three drafted tokens, all accepted",
-        Ok(decoder.counts()),
-        &want,
-    )
+    for (input, depth, want) in [
+        (
+            "8 tokens in two blocks of three drafted tokens, all accepted",
+            3,
+            Counts { passes: 2, drafted: 6, accepted: 6, written: 8 },
+        ),
+        (
+            "8 tokens in two blocks of four drafted tokens; the last of them follows the end",
+            4,
+            Counts { passes: 2, drafted: 8, accepted: 7, written: 8 },
+        ),
+    ] {
+        let model = Witness::new(VOCAB, 64, 40, ending);
+        let request = request(&model, &[1, 2], 40);
+        let setup = Setup {
+            model: &model,
+            tokenizer: &tokenizer,
+            request,
+            drafter: knowing(1),
+            shape: vec![1; depth],
+            rng: None,
+        };
+        let mut decoder = (day.decoder)(setup)?;
+        grow("a drafter that knows the text", &mut *decoder)?;
+        equal(input, Ok(decoder.counts()), &want)
+            .likely("tokens that were dropped after the end are neither accepted nor written")?;
+    }
+    Ok(())
 }
 
 /// Drafts the same tree every time.
@@ -1091,7 +1104,35 @@ fn heads_by_hand(day: &Day) -> Outcome {
     }
     let (blocks, head) = simple_heads(&[[0.0; 4]; 3])?;
     let got = (day.heads)(blocks, head, &hidden, 1)?;
-    equal("three heads, one requested: rows", Ok(got.len()), &1)
+    equal("three heads, one requested: rows", Ok(got.len()), &1)?;
+    let (blocks, head) = simple_heads(&[[0.0; 4]; 3])?;
+    let counted = Arc::new(Counted { ops: head.ops.clone(), products: AtomicUsize::new(0) });
+    (day.heads)(blocks, Projection { ops: counted.clone(), ..head }, &hidden, 3)?;
+    let products = counted.products.load(Ordering::Relaxed);
+    equal("three heads: products with the target's head", Ok(products), &1)
+        .likely("the target's head is the largest matrix: read it once, for all states together")
+}
+
+/// Operations that count their products.
+#[derive(Debug)]
+struct Counted {
+    ops: SharedOps,
+    products: AtomicUsize,
+}
+
+impl Ops for Counted {
+    fn rest(&self) -> &dyn Ops {
+        &*self.ops
+    }
+
+    fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>> {
+        self.products.fetch_add(1, Ordering::Relaxed);
+        self.ops.linear(x, weights)
+    }
+
+    fn describe(&self, cpu: bool) -> String {
+        self.ops.describe(cpu)
+    }
 }
 
 fn heads_equal_torch(day: &Day) -> Outcome {
@@ -1270,7 +1311,16 @@ fn a_small_model_grows_a_tree(day: &Day) -> Outcome {
     };
     let got = drafter.draft(&eos, &[2, 2], None, &mut || 0.5)?;
     equal("every token is EOS, shape 2x2: depths", Ok(got.depths), &vec![0, 1, 1])
-        .likely("nothing follows EOS")
+        .likely("nothing follows EOS")?;
+    let mut drawing = (day.small)(&model, vec![], false, VOCAB);
+    let got = drawing.draft(&input(&[5, 3]), &[1], None, &mut || 0.999)?;
+    let drawn = sample(&softmax(&mix(&placed(&[5, 3])))?, 0.999)?;
+    equal(
+        "text [5, 3], shape [1], tokens are drawn, u = .999: tokens",
+        Ok(got.tokens),
+        &vec![3, drawn],
+    )
+    .likely("`greedy` says whether to take the best tokens or to draw them with `uniform`")
 }
 
 fn a_small_models_processors_see_each_nodes_text(day: &Day) -> Outcome {

@@ -14,4 +14,3 @@ pub mod host;
 pub mod progress;
 pub mod score;
 pub mod term;
-pub mod waits;

@@ -113,6 +113,18 @@ fn mistakes_of_two_tasks_are_both_named() {
     assert!(out.contains("  got    9\n  this is what you get: it is nine\n"), "{out}");
 }
 
+/// Six of the other task's check is what the mistake leads to, and seven isn't.
+#[test]
+fn a_task_checked_alone_is_compared_with_what_decides() {
+    let fake = course("3", "two() * helper()");
+    let (out, ..) = fake.say(&["check", "day1", "--task", "1.1"]);
+    assert!(out.contains("  got    3\n  this is what you get: it is three\n"), "{out}");
+    assert!(!out.contains("1.2"), "it isn't shown: {out}");
+    write(&fake, "3", "7");
+    let (out, ..) = fake.say(&["check", "day1", "--task", "1.1"]);
+    assert!(out.contains("  got    3\n  perhaps: it is three\n"), "{out}");
+}
+
 #[test]
 fn an_unknown_mistake_of_another_task_leaves_a_fact() {
     let fake = course("8", "7");

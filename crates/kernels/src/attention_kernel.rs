@@ -11,8 +11,8 @@
 use crate::bandwidth::count;
 use crate::instruction_set::arch;
 use crate::keep_awake::keep_awake;
-use crate::panels::{group_rows, pack_group, weighted_sums, Group, Panels};
-use crate::rows::Rows;
+use crate::panels::{group_rows, pack_group, weighted_sums, Group, Panels, STRETCH};
+use crate::rows::{Rows, AHEAD};
 use crate::softmax::softmax;
 use crate::threads;
 use pulp::{Simd, WithSimd};
@@ -25,9 +25,9 @@ const SERIAL: usize = 1 << 16;
 const QUERIES: usize = 16;
 /// Number of those queries that the thread computes together.
 const TOGETHER: usize = 4;
-/// Minimum number of queries per KV head for which the keys are packed once and shared by all of
-/// them.
-const PACKED_MIN_QUERIES: usize = 9;
+/// Minimum number of queries per KV head for which all keys are packed once. With fewer, each
+/// thread packs them for the queries it takes.
+const PACKED_MIN_QUERIES: usize = 4 * QUERIES;
 
 /// The sizes of an attention operation.
 #[derive(Clone, Copy, Debug)]
@@ -219,28 +219,26 @@ fn attend(sequences: &[Sequence<'_>], heads: usize, width: usize) -> Vec<f32> {
     count(2 * size_of::<f32>() * width * of_all(|of| of.heads.len() * of.all));
     // Heads that share keys and values are contiguous, so their queries are rows of one matrix.
     let pack = |of: &Sequence<'_>| {
-        let pack = heads / of.heads.len() * of.new >= PACKED_MIN_QUERIES;
-        let head = |head: &(Rows<'_>, _)| pack.then(|| Panels::new(head.0, of.all));
-        of.heads.iter().map(head).collect()
+        if heads / of.heads.len() * of.new < PACKED_MIN_QUERIES {
+            return vec![];
+        }
+        of.heads.par_iter().map(|head| Panels::new(head.0, of.all)).collect()
     };
-    let packed: Vec<Vec<Option<Panels>>> = sequences.iter().map(pack).collect();
+    let packed: Vec<Vec<Panels>> = sequences.iter().map(pack).collect();
 
     let mut out = vec![0f32; heads * width * of_all(|of| of.new)];
     let mut parts: Vec<Part<'_>> = vec![];
     let mut rest = &mut out[..];
     for (of, packed) in sequences.iter().zip(&packed) {
         let group = heads / of.heads.len();
-        for (i, (head, packed)) in of.heads.iter().zip(packed).enumerate() {
+        for (i, head) in of.heads.iter().enumerate() {
             let (out, after) = rest.split_at_mut(group * of.new * width);
             rest = after;
             for (part, out) in out.chunks_mut(QUERIES * width).enumerate() {
                 parts.push(Part {
                     q: &of.q[i * group * of.head_stride..],
                     head_stride: of.head_stride,
-                    keys: match packed {
-                        Some(panels) => Keys::Packed(panels),
-                        None => Keys::Rows(head.0),
-                    },
+                    keys: packed.get(i).map_or(Keys::Rows(head.0), Keys::Packed),
                     values: head.1,
                     mask: of.mask,
                     first: part * QUERIES,
@@ -295,20 +293,46 @@ impl WithSimd for Part<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let queries = self.out.len() / self.width;
+        let (queries, group) = (self.out.len() / self.width, group_rows(S::F32_LANES));
         let mut room = ROOM.take();
-        at_least(&mut room.scores, TOGETHER.min(queries) * self.all);
-        at_least(&mut room.sums, TOGETHER * group_rows(S::F32_LANES));
+        at_least(&mut room.scores, queries * self.all);
+        at_least(&mut room.sums, TOGETHER * group);
         if let Keys::Rows(_) = self.keys {
-            at_least(&mut room.keys, group_rows(S::F32_LANES) * self.width);
+            at_least(&mut room.keys, group * self.width);
         }
+        let mut seen = [(0, 0); QUERIES];
+        let (mut least, mut most) = (self.all, 0);
+        for at in 0..queries {
+            seen[at] = self.columns_seen(at);
+            least = least.min(seen[at].0);
+            most = most.max(seen[at].1);
+        }
+        let Room { scores, sums, keys: packed } = &mut room;
+        for i in least / group..most.div_ceil(group) {
+            let group = match self.keys {
+                Keys::Rows(keys) => {
+                    pack_group(simd, keys, i * group..most.min((i + 1) * group), packed)
+                }
+                Keys::Packed(keys) => keys.group(i),
+            };
+            let mut at = 0;
+            while at < queries {
+                at += match queries - at {
+                    1 => self.write_scores::<S, 1>(simd, at, &group, sums, scores),
+                    2 => self.write_scores::<S, 2>(simd, at, &group, sums, scores),
+                    3 => self.write_scores::<S, 3>(simd, at, &group, sums, scores),
+                    _ => self.write_scores::<S, { TOGETHER }>(simd, at, &group, sums, scores),
+                };
+            }
+        }
+        self.values.prefetch(least..least + AHEAD);
         let mut at = 0;
         while at < queries {
             at += match queries - at {
-                1 => self.queries::<S, 1>(simd, at, &mut room),
-                2 => self.queries::<S, 2>(simd, at, &mut room),
-                3 => self.queries::<S, 3>(simd, at, &mut room),
-                _ => self.queries::<S, { TOGETHER }>(simd, at, &mut room),
+                1 => self.write_results::<S, 1>(simd, at, &seen, scores),
+                2 => self.write_results::<S, 2>(simd, at, &seen, scores),
+                3 => self.write_results::<S, 3>(simd, at, &seen, scores),
+                _ => self.write_results::<S, { TOGETHER }>(simd, at, &seen, scores),
             };
         }
         ROOM.set(room);
@@ -346,60 +370,75 @@ impl Room {
 }
 
 impl Part<'_> {
-    /// Computes the results of `N` queries. Returns `N`.
+    /// Returns the new token that a query belongs to.
+    fn token(&self, at: usize) -> usize {
+        (self.first + at) % self.new
+    }
+
+    /// Returns the first column that a query sees, and the one after the last.
+    fn columns_seen(&self, at: usize) -> (usize, usize) {
+        let (token, all) = (self.token(at), self.all);
+        let Some(mask) = self.mask else { return (0, all - self.new + token + 1) };
+        let mask = &mask[token * all..][..all];
+        // A query that sees nothing gets a softmax over nothing but -inf, which is NaN.
+        let first = mask.iter().position(|may| *may != 0).unwrap_or(0);
+        (first, mask.iter().rposition(|may| *may != 0).map_or(all, |last| last + 1))
+    }
+
+    /// Computes the products of `N` queries with a group of keys. The product of query `at` with
+    /// the key at `position` goes to `scores[at * all + position]`. Returns `N`.
     #[inline(always)]
-    fn queries<S: Simd, const N: usize>(&mut self, simd: S, at: usize, room: &mut Room) -> usize {
+    fn write_scores<S: Simd, const N: usize>(
+        &self,
+        simd: S,
+        at: usize,
+        group: &Group<'_>,
+        sums: &mut [f32],
+        scores: &mut [f32],
+    ) -> usize {
+        let mut q: [&[f32]; N] = [&[]; N];
+        for r in 0..N {
+            let head = (self.first + at + r) / self.new;
+            let start = head * self.head_stride + self.token(at + r) * self.width;
+            q[r] = &self.q[start..][..self.width];
+        }
+        let step = group.panels * S::F32_LANES;
+        let sums = &mut sums[..N * step];
+        group.products(simd, q, sums);
+        for r in 0..N {
+            let count = group.rows.min(self.all - group.first);
+            scores[(at + r) * self.all + group.first..][..count]
+                .copy_from_slice(&sums[r * step..][..count]);
+        }
+        N
+    }
+
+    /// Computes the results of `N` queries from their scores. Returns `N`.
+    #[inline(always)]
+    fn write_results<S: Simd, const N: usize>(
+        &mut self,
+        simd: S,
+        at: usize,
+        seen: &[(usize, usize); QUERIES],
+        scores: &mut [f32],
+    ) -> usize {
         let (width, all) = (self.width, self.all);
         let scale = 1.0 / (width as f32).sqrt();
-        let (mut q, mut token): ([&[f32]; N], _) = ([&[]; N], [0; N]);
-        // The range of columns that each query sees.
-        let (mut first, mut end) = ([0; N], [all; N]);
+        let seen: &[(usize, usize)] = &seen[at..][..N];
+        let least = seen.iter().map(|seen| seen.0).min().unwrap_or(0);
+        let most = seen.iter().map(|seen| seen.1).max().unwrap_or(all);
+        let scores = &mut scores[at * all..][..N * all];
         for r in 0..N {
-            let query = self.first + at + r;
-            token[r] = query % self.new;
-            q[r] = &self.q[query / self.new * self.head_stride + token[r] * width..][..width];
-            match self.mask {
-                None => end[r] = all - self.new + token[r] + 1,
-                Some(mask) => {
-                    let mask = &mask[token[r] * all..][..all];
-                    // A query that sees nothing gets a softmax over nothing but -inf, which is NaN.
-                    first[r] = mask.iter().position(|may| *may != 0).unwrap_or(0);
-                    end[r] = mask.iter().rposition(|may| *may != 0).map_or(all, |last| last + 1);
-                }
-            }
-        }
-        let least = first.into_iter().min().unwrap_or(0);
-        let most = end.into_iter().max().unwrap_or(all);
-        let Room { scores, sums, keys: packed } = room;
-        match self.keys {
-            Keys::Rows(keys) => {
-                for group in (least..most).step_by(group_rows(S::F32_LANES)) {
-                    let range = group..most.min(group + group_rows(S::F32_LANES));
-                    let group = pack_group(simd, keys, range, packed);
-                    write_scores(simd, q, &group, sums, all, scores);
-                }
-            }
-            Keys::Packed(keys) => {
-                for group in (0..keys.groups()).map(|i| keys.group(i)) {
-                    if group.first >= most {
-                        break;
-                    }
-                    if group.first + group.rows > least {
-                        write_scores(simd, q, &group, sums, all, scores);
-                    }
-                }
-            }
-        }
-        for r in 0..N {
+            let (first, end) = seen[r];
             let scores = &mut scores[r * all..][..most];
-            scores[least..first[r]].fill(0.0);
-            scores[end[r]..].fill(0.0);
-            let seen = &mut scores[first[r]..end[r]];
+            scores[least..first].fill(0.0);
+            scores[end..].fill(0.0);
+            let seen = &mut scores[first..end];
             for score in seen.iter_mut() {
                 *score *= scale;
             }
             if let Some(mask) = self.mask {
-                let mask = &mask[token[r] * all..][first[r]..end[r]];
+                let mask = &mask[self.token(at + r) * all..][first..end];
                 for i in 0..seen.len() {
                     seen[i] = if mask[i] == 0 { f32::NEG_INFINITY } else { seen[i] };
                 }
@@ -411,27 +450,8 @@ impl Part<'_> {
             weights[r] = &scores[r * all..][least..most];
         }
         let out = &mut self.out[at * width..][..N * width];
-        weighted_sums(simd, weights, self.values, least, out);
+        let ahead = if at == 0 { STRETCH } else { 0 }; // the first queries' values serve all
+        weighted_sums(simd, weights, self.values, least, ahead, out);
         N
-    }
-}
-
-/// Computes the products of `N` queries with a group of keys. The product of query `r` with the key
-/// at `position` goes to `scores[r * all + position]`.
-#[inline(always)]
-fn write_scores<S: Simd, const N: usize>(
-    simd: S,
-    q: [&[f32]; N],
-    group: &Group<'_>,
-    sums: &mut [f32],
-    all: usize,
-    scores: &mut [f32],
-) {
-    let step = group.panels * S::F32_LANES;
-    let sums = &mut sums[..N * step];
-    group.products(simd, q, sums);
-    for r in 0..N {
-        scores[r * all + group.first..][..group.rows]
-            .copy_from_slice(&sums[r * step..][..group.rows]);
     }
 }

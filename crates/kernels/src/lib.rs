@@ -10,16 +10,17 @@
 //! threads that wait for each other at a barrier, decoding drops from 79 tokens per second to 5.)
 //!
 //! Every sum in a product has a fixed order, regardless of the number of rows: a row gets bit for
-//! bit the same result as on its own. Many rows, as in a prompt, are multiplied in blocks that stay
-//! in the caches: see `blocked_products.rs`.
+//! bit the same result as on its own. One micro-kernel serves all of them, from a single token to a
+//! prompt: see `linear_kernel.rs`. With bf16 weights, `x` is rounded to bf16 as well, and AVX-512's
+//! own instruction multiplies the two where it exists (`bf16_avx512.rs`).
 //!
 //! Products with quantized weights are integer products, which pulp doesn't have. They are written
 //! with `std::arch` for AVX2, AVX-512 VNNI and NEON, and in plain code that each of those matches
 //! bit for bit. See `quantized_kernel.rs`.
 //!
 //! `unsafe` is limited to a prefetch, which reads nothing that the program sees, to calls of
-//! functions for an instruction set that has been detected first, and, on Arm, to loads, stores and
-//! one instruction.
+//! functions and one instruction for an instruction set that has been detected first, and, on Arm,
+//! to loads, stores and one instruction.
 
 #![warn(missing_docs)]
 // The inner loops use indices: an iterator's `zip` or an array's `map` may end up as a call, and
@@ -28,12 +29,13 @@
 
 mod attention_kernel;
 mod bandwidth;
-mod blocked_products;
-mod dot_products;
+#[cfg(target_arch = "x86_64")]
+mod bf16_avx512;
 mod elementwise;
 mod instruction_set;
 mod keep_awake;
 mod linear_kernel;
+mod micro_kernel;
 mod panels;
 mod peak_operations;
 mod prefetch;

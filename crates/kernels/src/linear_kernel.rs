@@ -1,26 +1,41 @@
 //! Products with weights: `x · wᵀ`. Each row of weights is read from memory once.
+//!
+//! Rows of weights are taken in groups, and a long row in parts, so that the micro-kernel's inputs
+//! stay in the caches. Meanwhile the next group is prefetched. The vector of sums of a dot product
+//! is kept in memory between two parts. Every lane adds the same numbers in the same order, no
+//! matter how many rows there are, so a row gets the same bits in any batch.
 
 use crate::bandwidth::count;
-use crate::blocked_products::{blocked_products, BLOCKED_MIN_ROWS, GROUP};
-use crate::dot_products::{dot_products, max_x_rows, DOT_W_ROWS, GEMV_ROWS};
+#[cfg(target_arch = "x86_64")]
+use crate::bf16_avx512::Bf16s;
 use crate::instruction_set::arch;
+use crate::micro_kernel::{F32s, MultiplyAdd, Tile, MAX_X_ROWS, W_ROWS};
+use crate::prefetch::Ahead;
 use crate::shared_columns::shared_columns;
-use crate::weight_types::{Deinterleave, WeightType};
+use crate::weight_types::WeightType;
 use half::{bf16, f16};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
+use std::marker::PhantomData;
+use std::ops::Range;
 
-/// Rows of 16-bit weights at a time for one or two rows of `x`. Each addition to a sum waits about
-/// four cycles for the one before, so the sums of a single row would be slower than memory.
-const PAIR: usize = 2;
-/// Maximum number of rows of `x` for which weights are taken in pairs. More rows have enough sums.
-const PAIR_X_ROWS: usize = 2;
+/// Number of rows of weights in a group: a multiple of [`W_ROWS`].
+const GROUP: usize = 2 * W_ROWS;
+/// Maximum size of a part of a row, in bytes. The L1 cache holds that part of the rows that are
+/// multiplied at once.
+const PART_BYTES: usize = 2560;
+/// Size, in bytes, of the rows of `x` that are multiplied with a group in turn. They stay in the L2
+/// cache, and the more rows there are, the less often the same weights are widened.
+const TOGETHER_BYTES: usize = 320 << 10;
+
+/// Numbers of `x` up to which one thread arranges them.
+const ARRANGED_ALONE: usize = 1 << 15;
 
 /// Weight matrices of one type that share an input. Each is `(out, in)`, in row-major order.
 pub enum WeightSlices<'a> {
     /// f32.
     F32(Vec<&'a [f32]>),
-    /// bf16, widened in registers.
+    /// bf16. `x` is rounded to bf16, too, and the sums are f32.
     Bf16(Vec<&'a [bf16]>),
     /// f16, widened in registers.
     F16(Vec<&'a [f16]>),
@@ -32,147 +47,230 @@ pub enum WeightSlices<'a> {
 /// # Panics
 /// If `inner` is 0.
 pub fn linear(x: &[f32], inner: usize, weights: &WeightSlices<'_>) -> Vec<f32> {
+    let bytes: usize = match weights {
+        WeightSlices::F32(weights) => weights.iter().map(|w| size_of_val(*w)).sum(),
+        WeightSlices::Bf16(weights) => weights.iter().map(|w| size_of_val(*w)).sum(),
+        WeightSlices::F16(weights) => weights.iter().map(|w| size_of_val(*w)).sum(),
+    };
+    count(bytes);
     match weights {
-        WeightSlices::F32(weights) => products(weights, x, inner),
-        WeightSlices::Bf16(weights) => products(weights, x, inner),
-        WeightSlices::F16(weights) => products(weights, x, inner),
+        WeightSlices::F32(weights) => in_f32(weights, x, inner),
+        WeightSlices::F16(weights) => split_in_f32(weights, x, inner, |x| x),
+        WeightSlices::Bf16(weights) => {
+            #[cfg(target_arch = "x86_64")]
+            if let Some(dot) = Bf16s::here() {
+                let x = arranged(x, inner, false, |x| bf16::from_bits(rounded(x)));
+                return products(weights, &x, inner, |block| block.multiply(dot));
+            }
+            split_in_f32(weights, x, inner, |x| f32::from_bits(u32::from(rounded(x)) << 16))
+        }
+    }
+}
+
+/// Computes products in f32.
+fn in_f32<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
+    let arch = arch();
+    products(weights, x, inner, |block| arch.dispatch(block))
+}
+
+/// Computes products of `number(x)` with 16-bit weights in f32.
+fn split_in_f32<W: WeightType>(
+    weights: &[&[W]],
+    x: &[f32],
+    inner: usize,
+    number: impl Fn(f32) -> f32 + Copy + Send + Sync,
+) -> Vec<f32> {
+    if weights.iter().all(|w| inner.is_multiple_of(2) && W::pairs_are_aligned(w)) {
+        return in_f32(weights, &arranged(x, inner, true, number), inner);
+    }
+    // No model has rows like these, so speed doesn't matter: widen them first.
+    let widened = |w: &&[W]| w.iter().map(|w| (*w).into()).collect::<Vec<f32>>();
+    let widened: Vec<Vec<f32>> = weights.iter().map(widened).collect();
+    let widened: Vec<&[f32]> = widened.iter().map(Vec::as_slice).collect();
+    in_f32(&widened, &arranged(x, inner, false, number), inner)
+}
+
+/// Computes products with weights of one type. `multiply` computes a block of them.
+fn products<W: Sync, N: Sync>(
+    weights: &[&[W]],
+    x: &[N],
+    inner: usize,
+    multiply: impl Fn(Block<'_, W, N>) + Sync,
+) -> Vec<f32> {
+    let outs: Vec<usize> = weights.iter().map(|w| w.len() / inner).collect();
+    shared_columns(x.len() / inner, &outs, inner, GROUP, |matrix, first, out| {
+        let w = &weights[matrix][first * inner..][..out[0].len() * inner];
+        multiply(Block { w, x, inner, out });
+    })
+}
+
+/// Rounds a number to bf16, to the nearest, with ties to even. Returns its bits.
+#[inline(always)]
+fn rounded(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let nearest = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    // A NaN must not become an infinity, or overflow.
+    (if x.is_nan() { bits >> 16 | 0x40 } else { nearest }) as u16
+}
+
+/// Returns `number(x)` for every number of some rows. If `split` is true, they are in the order in
+/// which [`WeightType::widen`] returns pairs.
+fn arranged<N: Copy + Default + Send>(
+    x: &[f32],
+    inner: usize,
+    split: bool,
+    number: impl Fn(f32) -> N + Copy + Send + Sync,
+) -> Vec<N> {
+    let (arch, mut out) = (arch(), vec![N::default(); x.len()]);
+    let row = |(x, out): (&[f32], &mut [N])| arch.dispatch(Arrange { x, out, split, number });
+    // For a few rows, starting other threads takes longer than the work itself.
+    if x.len() < ARRANGED_ALONE {
+        x.chunks(inner).zip(out.chunks_mut(inner)).for_each(row);
+    } else {
+        x.par_chunks(inner).zip(out.par_chunks_mut(inner)).for_each(row);
+    }
+    out
+}
+
+/// Writes a row of `x` to `out`. Split, every two vectors' worth of numbers become the even ones
+/// and then the odd ones. The remainder stays in order.
+struct Arrange<'a, N, F> {
+    x: &'a [f32],
+    out: &'a mut [N],
+    split: bool,
+    number: F,
+}
+
+impl<N, F: Fn(f32) -> N> WithSimd for Arrange<'_, N, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) {
+        let both = 2 * S::F32_LANES;
+        let whole = if self.split { self.x.len() / both * both } else { 0 };
+        let (x, rest) = self.x.split_at(whole);
+        let (out, out_rest) = self.out.split_at_mut(whole);
+        for (out, pairs) in out.chunks_exact_mut(both).zip(x.chunks_exact(both)) {
+            let (even, odd) = out.split_at_mut(S::F32_LANES);
+            for i in 0..S::F32_LANES {
+                even[i] = (self.number)(pairs[2 * i]);
+                odd[i] = (self.number)(pairs[2 * i + 1]);
+            }
+        }
+        for i in 0..out_rest.len() {
+            out_rest[i] = (self.number)(rest[i]);
+        }
     }
 }
 
 /// A block of rows of weights, and the destination of its products: for each row of `x`, this
-/// block's columns of the result.
-struct Block<'a, W> {
+/// block's columns of the result, which are zero on entry.
+struct Block<'a, W, N> {
     w: &'a [W],
-    x: &'a [f32],
+    x: &'a [N],
     inner: usize,
     out: Vec<&'a mut [f32]>,
 }
 
-/// [`linear`] for weights of one type.
-fn products<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
-    count(weights.iter().map(|w| size_of_val(*w)).sum());
-    if W::SPLIT && !weights.iter().all(|w| inner.is_multiple_of(2) && W::pairs_are_aligned(w)) {
-        // No model has rows like these, so speed doesn't matter: widen them first.
-        let widened = |w: &&[W]| w.iter().map(|w| (*w).into()).collect::<Vec<f32>>();
-        let widened: Vec<Vec<f32>> = weights.iter().map(widened).collect();
-        return multiply(&widened.iter().map(Vec::as_slice).collect::<Vec<_>>(), x, inner);
-    }
-    multiply(weights, x, inner)
-}
-
-fn multiply<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
-    let (arch, rows) = (arch(), x.len() / inner);
-    let mut deinterleaved = Vec::new();
-    let x = if W::SPLIT {
-        deinterleaved.resize(x.len(), 0.0);
-        let part = |(out, row): (&mut [f32], &[f32])| arch.dispatch(Deinterleave { row, out });
-        // For a few rows, starting other threads takes longer than the work itself.
-        if rows < BLOCKED_MIN_ROWS {
-            deinterleaved.chunks_mut(inner).zip(x.chunks(inner)).for_each(part);
-        } else {
-            deinterleaved.par_chunks_mut(inner).zip(x.par_chunks(inner)).for_each(part);
-        }
-        &deinterleaved
-    } else {
-        x
-    };
-
-    let outs: Vec<usize> = weights.iter().map(|w| w.len() / inner).collect();
-    shared_columns(rows, &outs, inner, GROUP, |matrix, first, out| {
-        let w = &weights[matrix][first * inner..][..out[0].len() * inner];
-        arch.dispatch(Block { w, x, inner, out });
-    })
-}
-
-impl<W: WeightType> WithSimd for Block<'_, W> {
+impl<W: WeightType> WithSimd for Block<'_, W, f32> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
-        if self.out.len() >= BLOCKED_MIN_ROWS {
-            blocked_products(simd, self.w, self.x, self.inner, &mut self.out);
-        } else {
-            self.gemv(simd);
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.multiply(F32s(simd, PhantomData));
+    }
+}
+
+impl<W, N> Block<'_, W, N> {
+    /// Computes the products, group by group.
+    fn multiply<D: MultiplyAdd<Weight = W, Number = N>>(mut self, dot: D) {
+        let inner = self.inner;
+        let whole = inner / D::NUMBERS * D::NUMBERS; // the remainder is added last
+        let depth = evenly(whole, PART_BYTES / size_of::<N>()).next_multiple_of(D::NUMBERS);
+        let together = (TOGETHER_BYTES / (size_of::<N>() * inner)).max(D::X_ROWS);
+        let together = evenly(self.out.len(), together);
+        let mut sums = vec![dot.zeros(); GROUP * together];
+        for (x, out) in self.x.chunks(together * inner).zip(self.out.chunks_mut(together)) {
+            for (at, w) in self.w.chunks(GROUP * inner).enumerate() {
+                let (sums, ahead) = (&mut sums[..], size_of_val(w));
+                let mut group = Group { dot, w, x, inner, whole, sums, out, at, ahead };
+                for from in (0..whole).step_by(depth.max(1)) {
+                    group.add_part(from..whole.min(from + depth));
+                }
+                if whole < inner {
+                    group.add_left_over();
+                }
+            }
         }
     }
 }
 
-impl<W: WeightType> Block<'_, W> {
-    /// Computes the products with all rows of `x`, when there are only a few.
-    #[inline(always)]
-    fn gemv<S: Simd>(&mut self, simd: S) {
-        let (rows, columns) = (self.out.len(), self.w.len() / self.inner);
-        let mut column = 0;
-        while column < columns {
-            column +=
-                if const { S::F32_LANES > 1 } && rows > GEMV_ROWS && columns - column >= DOT_W_ROWS
-                {
-                    self.tile::<S, DOT_W_ROWS>(simd, column)
-                } else if const { W::SPLIT } && rows <= PAIR_X_ROWS && columns - column >= PAIR {
-                    match rows {
-                        1 => self.micro_kernel::<S, PAIR, 1>(simd, column, 0),
-                        _ => self.micro_kernel::<S, PAIR, PAIR_X_ROWS>(simd, column, 0),
-                    };
-                    PAIR
-                } else {
-                    self.tile::<S, 1>(simd, column)
-                };
-        }
-    }
+/// A group of rows of weights, and the rows of `x` that they are multiplied with.
+struct Group<'a, 'o, D: MultiplyAdd> {
+    dot: D,
+    w: &'a [D::Weight],
+    x: &'a [D::Number],
+    inner: usize,
+    /// Length of a row without the remainder.
+    whole: usize,
+    /// Sums between two parts: [`GROUP`] for each row of `x`.
+    sums: &'a mut [D::Sums],
+    out: &'a mut [&'o mut [f32]],
+    /// Index of the group, and so of its columns in `out`.
+    at: usize,
+    /// Distance, in bytes, from the group to what to prefetch next.
+    ahead: usize,
+}
 
-    /// Computes `R` columns of the result for all rows of `x`.
-    ///
-    /// The conditions are constants, so only the micro-kernels that can run are compiled.
-    #[inline(always)]
-    fn tile<S: Simd, const R: usize>(&mut self, simd: S, column: usize) -> usize {
-        let most = const { max_x_rows(S::F32_LANES, R) };
-        let mut row = 0;
-        while row < self.out.len() {
-            row += match (self.out.len() - row).min(most) {
-                8 if const { max_x_rows(S::F32_LANES, R) == 8 } => {
-                    self.micro_kernel::<S, R, 8>(simd, column, row)
+impl<D: MultiplyAdd> Group<'_, '_, D> {
+    /// Adds the products of a part of each row. After the last part, writes the results.
+    fn add_part(&mut self, part: Range<usize>) {
+        let Self { dot, w, x, inner, .. } = *self;
+        let (w_rows, x_rows) = (w.len() / inner, self.out.len());
+        // Meanwhile, prefetch the next group, a share of it per micro-kernel.
+        let tile = evenly(x_rows, D::X_ROWS);
+        let tiles = w_rows.div_ceil(W_ROWS) * x_rows.div_ceil(tile);
+        let share = size_of::<D::Weight>() * w_rows * part.len() / tiles;
+        let begins = part.start == 0;
+        for first in (0..x_rows).step_by(tile) {
+            let count = tile.min(x_rows - first);
+            for r in (0..w_rows).step_by(W_ROWS) {
+                let sums = &mut self.sums[first * GROUP + r * count..][..W_ROWS * count];
+                let x = &x[first * inner + part.start..];
+                // A micro-kernel with fewer rows repeats the last one.
+                let row = |r: usize| &w[r.min(w_rows - 1) * inner..][part.clone()];
+                let w = [row(r), row(r + 1), row(r + 2)];
+                let ahead = Ahead::new(self.w, self.ahead, share, part.len() / D::NUMBERS);
+                self.ahead += share;
+                if part.end < self.whole {
+                    Tile { dot, w, x, inner, sums, begins, totals: None, ahead }.add();
+                    continue;
                 }
-                7 if const { max_x_rows(S::F32_LANES, R) == 8 } => {
-                    self.micro_kernel::<S, R, 7>(simd, column, row)
+                let mut all = [[0f32; 4]; MAX_X_ROWS];
+                Tile { dot, w, x, inner, sums, begins, totals: Some(&mut all), ahead }.add();
+                let columns = W_ROWS.min(w_rows - r);
+                for m in 0..count {
+                    let out = &mut self.out[first + m][self.at * GROUP + r..][..columns];
+                    out.copy_from_slice(&all[m][..columns]);
                 }
-                6 if const { max_x_rows(S::F32_LANES, R) == 8 } => {
-                    self.micro_kernel::<S, R, 6>(simd, column, row)
-                }
-                5 if const { max_x_rows(S::F32_LANES, R) == 8 } => {
-                    self.micro_kernel::<S, R, 5>(simd, column, row)
-                }
-                4 => self.micro_kernel::<S, R, 4>(simd, column, row),
-                3 => self.micro_kernel::<S, R, 3>(simd, column, row),
-                2 => self.micro_kernel::<S, R, 2>(simd, column, row),
-                _ => self.micro_kernel::<S, R, 1>(simd, column, row),
-            };
-        }
-        R
-    }
-
-    /// Computes `R` columns of `M` rows of the result.
-    #[inline(always)]
-    fn micro_kernel<S: Simd, const R: usize, const M: usize>(
-        &mut self,
-        simd: S,
-        column: usize,
-        row: usize,
-    ) -> usize {
-        let inner = self.inner;
-        let (mut w, mut rows): ([&[W]; R], [&[f32]; M]) = ([&[]; R], [&[]; M]);
-        for r in 0..R {
-            w[r] = &self.w[(column + r) * inner..][..inner];
-        }
-        for m in 0..M {
-            rows[m] = &self.x[(row + m) * inner..][..inner];
-        }
-        let sums = dot_products::<S, W, R, M>(simd, w, rows);
-        for m in 0..M {
-            let out = &mut self.out[row + m][column..][..R];
-            for r in 0..R {
-                out[r] = sums[r][m];
             }
         }
-        M
     }
+
+    /// Adds the products of each row's remainder to the results.
+    fn add_left_over(&mut self) {
+        for (x, out) in self.x.chunks_exact(self.inner).zip(&mut *self.out) {
+            for (w, out) in self.w.chunks_exact(self.inner).zip(&mut out[self.at * GROUP..]) {
+                for (w, x) in w[self.whole..].iter().zip(&x[self.whole..]) {
+                    let (w, x): (f32, f32) = ((*w).into(), (*x).into());
+                    *out += w * x;
+                }
+            }
+        }
+    }
+}
+
+/// Returns the length of equal parts of `all`, none of them longer than `most`.
+fn evenly(all: usize, most: usize) -> usize {
+    all.div_ceil(all.div_ceil(most).max(1))
 }

@@ -7,7 +7,7 @@
 //! use.
 
 use crate::instruction_set::arch;
-use crate::rows::Rows;
+use crate::rows::{Rows, AHEAD};
 use crate::transpose::{pack_rows, MAX_LANES};
 use crate::unrolled::unrolled;
 use crate::vectors::{lanes, max_panels};
@@ -54,11 +54,6 @@ impl Panels {
             arch.dispatch(PackGroup { rows, range, out });
         });
         Self { data, rows: count, inner, lanes }
-    }
-
-    /// Returns the number of groups.
-    pub fn groups(&self) -> usize {
-        self.rows.div_ceil(group_rows(self.lanes))
     }
 
     /// Returns group `at`.
@@ -124,6 +119,8 @@ impl<S: Simd> NullaryFnOnce for Pack<'_, '_, S> {
         for panel in 0..left.div_ceil(S::F32_LANES) {
             let mut block: [&[f32]; MAX_LANES] = [&[]; MAX_LANES];
             let count = left.min(S::F32_LANES);
+            let next = self.range.start + panel * S::F32_LANES + AHEAD;
+            self.rows.prefetch(next..next + S::F32_LANES);
             let mut at = 0;
             while at < count {
                 let (run, rows) = runs.next(count - at).expect("a row for every position");
@@ -182,13 +179,14 @@ impl Group<'_> {
 
 /// Computes `out[r] = Σ weights[r][j] · rows[first + j]`, one row after another. The rows of `out`
 /// are contiguous, and as long as `rows`' rows. If a row of `rows` doesn't exist, the output is
-/// NaN.
+/// NaN. Meanwhile, prefetches the first `ahead` of every [`STRETCH`] rows that follow.
 #[inline(always)]
 pub fn weighted_sums<S: Simd, const R: usize>(
     simd: S,
     weights: [&[f32]; R],
     rows: Rows<'_>,
     first: usize,
+    ahead: usize,
     out: &mut [f32],
 ) {
     let (width, lanes) = (out.len() / R, S::F32_LANES);
@@ -201,17 +199,17 @@ pub fn weighted_sums<S: Simd, const R: usize>(
                     let row = run.get(start + column..)?.get(..rest)?;
                     Some([simd.partial_load_f32s(row)])
                 };
-                let sums = sums_of_runs::<S, R, 1>(simd, weights, rows, first, part);
+                let sums = sums_of_runs::<S, R, 1>(simd, weights, rows, first, ahead, part);
                 for r in 0..R {
                     simd.partial_store_f32s(&mut out[r * width + column..][..rest], sums[r][0]);
                 }
                 rest
             }
-            1 => columns::<S, R, 1>(simd, weights, rows, first, column, out),
+            1 => columns::<S, R, 1>(simd, weights, rows, first, ahead, column, out),
             4.. if const { max_panels(S::F32_LANES) == 4 } => {
-                columns::<S, R, 4>(simd, weights, rows, first, column, out)
+                columns::<S, R, 4>(simd, weights, rows, first, ahead, column, out)
             }
-            _ => columns::<S, R, 2>(simd, weights, rows, first, column, out),
+            _ => columns::<S, R, 2>(simd, weights, rows, first, ahead, column, out),
         };
     }
 }
@@ -223,6 +221,7 @@ fn columns<S: Simd, const R: usize, const P: usize>(
     weights: [&[f32]; R],
     rows: Rows<'_>,
     first: usize,
+    ahead: usize,
     column: usize,
     out: &mut [f32],
 ) -> usize {
@@ -231,7 +230,7 @@ fn columns<S: Simd, const R: usize, const P: usize>(
         let row = run.get(start + column..)?.get(..some)?;
         pulp::as_arrays::<P, _>(S::as_simd_f32s(row).0).0.first().copied()
     };
-    let sums = sums_of_runs::<S, R, P>(simd, weights, rows, first, part);
+    let sums = sums_of_runs::<S, R, P>(simd, weights, rows, first, ahead, part);
     // One by one: copying the sums as a whole would keep them in memory throughout.
     unrolled!(r in R => {
         let out = &mut S::as_mut_simd_f32s(&mut out[r * width + column..][..some]).0[..P];
@@ -239,6 +238,9 @@ fn columns<S: Simd, const R: usize, const P: usize>(
     });
     some
 }
+
+/// Number of rows read between two prefetches.
+pub const STRETCH: usize = 16;
 
 /// Returns `Σ weights[r][j] · part of rows[first + j]` for every `r`. `part` receives the numbers
 /// of some rows and the start of one of them. It must return a value.
@@ -248,11 +250,14 @@ fn sums_of_runs<S: Simd, const R: usize, const P: usize>(
     weights: [&[f32]; R],
     rows: Rows<'_>,
     first: usize,
+    ahead: usize,
     part: impl Fn(&[f32], usize) -> Option<[S::f32s; P]>,
 ) -> [[S::f32s; P]; R] {
     let mut sums = [[simd.splat_f32s(0.0); P]; R];
     let (mut runs, mut done) = (rows.from(first), 0);
-    while let Some((run, count)) = runs.next(weights[0].len() - done) {
+    while let Some((run, count)) = runs.next((weights[0].len() - done).min(STRETCH)) {
+        let next = first + done + AHEAD;
+        rows.prefetch(next..next + ahead.min(count));
         let mut some: [&[f32]; R] = [&[]; R];
         unrolled!(r in R => {
             some[r] = weights[r].get(done..done + count).unwrap_or_default();

@@ -7,7 +7,7 @@
 //! in 32 bits. Byte products would take just as many instructions, because the signs would first
 //! have to move to the activations.
 
-use crate::prefetch::{prefetch, AHEAD};
+use crate::prefetch::Ahead;
 use crate::quantized_blocks::{QuantType, TILE_ROWS};
 use crate::quantized_rows::{rows, WideXBlock, XBlock, XRows};
 use crate::unrolled::unrolled;
@@ -17,12 +17,18 @@ use std::hint::black_box;
 
 /// Computes `sums[row of x][row of the tile]` for at most 4 contiguous rows of `x`.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn tile_products(kind: QuantType, tile: &[u8], x: XRows<'_>, sums: &mut [[f32; TILE_ROWS]]) {
+pub fn tile_products(
+    kind: QuantType,
+    tile: &[u8],
+    ahead: Ahead,
+    x: XRows<'_>,
+    sums: &mut [[f32; TILE_ROWS]],
+) {
     match sums.len() {
-        4 => products::<4>(kind, tile, x, sums),
-        3 => products::<3>(kind, tile, x, sums),
-        2 => products::<2>(kind, tile, x, sums),
-        _ => products::<1>(kind, tile, x, sums),
+        4 => products::<4>(kind, tile, ahead, x, sums),
+        3 => products::<3>(kind, tile, ahead, x, sums),
+        2 => products::<2>(kind, tile, ahead, x, sums),
+        _ => products::<1>(kind, tile, ahead, x, sums),
     }
 }
 
@@ -30,24 +36,25 @@ pub fn tile_products(kind: QuantType, tile: &[u8], x: XRows<'_>, sums: &mut [[f3
 fn products<const M: usize>(
     kind: QuantType,
     tile: &[u8],
+    ahead: Ahead,
     x: XRows<'_>,
     sums: &mut [[f32; TILE_ROWS]],
 ) {
     let all = match kind {
-        QuantType::Q8_0 => q8_0::<M>(tile, rows(x.words)),
-        QuantType::Q4_0 => q4::<M, { 16 * 18 }>(tile, rows(x.bytes)),
-        QuantType::Q4_1 => q4::<M, { 16 * 20 }>(tile, rows(x.bytes)),
+        QuantType::Q8_0 => q8_0::<M>(tile, ahead, rows(x.words)),
+        QuantType::Q4_0 => q4::<M, { 16 * 18 }>(tile, ahead, rows(x.bytes)),
+        QuantType::Q4_1 => q4::<M, { 16 * 20 }>(tile, ahead, rows(x.bytes)),
     };
     unrolled!(m in M => { sums[m] = cast(all[m]); });
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn q8_0<const M: usize>(tile: &[u8], x: [&[WideXBlock]; M]) -> [[__m256; 2]; M] {
+fn q8_0<const M: usize>(tile: &[u8], ahead: Ahead, x: [&[WideXBlock]; M]) -> [[__m256; 2]; M] {
     let mut sums = [[_mm256_setzero_ps(); 2]; M];
     let blocks = tile.as_chunks::<{ 16 * 34 }>().0;
     let blocks = &blocks[..blocks.len().min(x[0].len())];
     for (b, block) in blocks.iter().enumerate() {
-        prefetch(block, AHEAD, size_of_val(block));
+        ahead.prefetch::<9>(b);
         let (scales, integers) = block.split_at(2 * TILE_ROWS);
         let mut products = [[_mm256_setzero_si256(); 2]; M];
         for (k, w) in integers.as_chunks::<64>().0.iter().enumerate() {
@@ -83,14 +90,18 @@ fn q8_0<const M: usize>(tile: &[u8], x: [&[WideXBlock]; M]) -> [[__m256; 2]; M] 
 
 /// Q4_0, or Q4_1 if a block of 16 rows has `BYTES = 320` bytes.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[__m256; 2]; M] {
+fn q4<const M: usize, const BYTES: usize>(
+    tile: &[u8],
+    ahead: Ahead,
+    x: [&[XBlock]; M],
+) -> [[__m256; 2]; M] {
     let mut sums = [[_mm256_setzero_ps(); 2]; M];
     let ones = _mm256_set1_epi16(1);
     let low_bits = _mm256_set1_epi8(15);
     let blocks = tile.as_chunks::<BYTES>().0;
     let blocks = &blocks[..blocks.len().min(x[0].len())];
     for (b, block) in blocks.iter().enumerate() {
-        prefetch(block, AHEAD, size_of_val(block));
+        ahead.prefetch::<9>(b);
         let (scales, integers) = block.split_at(BYTES - 16 * TILE_ROWS);
         let mut pairs = [[_mm256_setzero_si256(); 2]; M];
         let chunks = integers.as_chunks::<64>().0;

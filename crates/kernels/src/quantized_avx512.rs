@@ -4,7 +4,7 @@
 //! from each row to a 32-bit sum. Q8_0's bytes are widened to 16 bits by shifts, even and odd bytes
 //! separately, and `vpdpwssd` does the same with two 16-bit products.
 
-use crate::prefetch::{prefetch, AHEAD};
+use crate::prefetch::Ahead;
 use crate::quantized_blocks::{QuantType, TILE_ROWS};
 use crate::quantized_rows::{rows, WideXBlock, XBlock, XRows};
 use crate::unrolled::unrolled;
@@ -13,16 +13,22 @@ use std::arch::x86_64::*;
 
 /// Computes `sums[row of x][row of the tile]` for at most 8 contiguous rows of `x`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-pub fn tile_products(kind: QuantType, tile: &[u8], x: XRows<'_>, sums: &mut [[f32; TILE_ROWS]]) {
+pub fn tile_products(
+    kind: QuantType,
+    tile: &[u8],
+    ahead: Ahead,
+    x: XRows<'_>,
+    sums: &mut [[f32; TILE_ROWS]],
+) {
     match sums.len() {
-        8 => products::<8>(kind, tile, x, sums),
-        7 => products::<7>(kind, tile, x, sums),
-        6 => products::<6>(kind, tile, x, sums),
-        5 => products::<5>(kind, tile, x, sums),
-        4 => products::<4>(kind, tile, x, sums),
-        3 => products::<3>(kind, tile, x, sums),
-        2 => products::<2>(kind, tile, x, sums),
-        _ => products::<1>(kind, tile, x, sums),
+        8 => products::<8>(kind, tile, ahead, x, sums),
+        7 => products::<7>(kind, tile, ahead, x, sums),
+        6 => products::<6>(kind, tile, ahead, x, sums),
+        5 => products::<5>(kind, tile, ahead, x, sums),
+        4 => products::<4>(kind, tile, ahead, x, sums),
+        3 => products::<3>(kind, tile, ahead, x, sums),
+        2 => products::<2>(kind, tile, ahead, x, sums),
+        _ => products::<1>(kind, tile, ahead, x, sums),
     }
 }
 
@@ -30,24 +36,25 @@ pub fn tile_products(kind: QuantType, tile: &[u8], x: XRows<'_>, sums: &mut [[f3
 fn products<const M: usize>(
     kind: QuantType,
     tile: &[u8],
+    ahead: Ahead,
     x: XRows<'_>,
     sums: &mut [[f32; TILE_ROWS]],
 ) {
     let all = match kind {
-        QuantType::Q8_0 => q8_0::<M>(tile, rows(x.words)),
-        QuantType::Q4_0 => q4::<M, { 16 * 18 }>(tile, rows(x.bytes)),
-        QuantType::Q4_1 => q4::<M, { 16 * 20 }>(tile, rows(x.bytes)),
+        QuantType::Q8_0 => q8_0::<M>(tile, ahead, rows(x.words)),
+        QuantType::Q4_0 => q4::<M, { 16 * 18 }>(tile, ahead, rows(x.bytes)),
+        QuantType::Q4_1 => q4::<M, { 16 * 20 }>(tile, ahead, rows(x.bytes)),
     };
     unrolled!(m in M => { sums[m] = all[m]; });
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-fn q8_0<const M: usize>(tile: &[u8], x: [&[WideXBlock]; M]) -> [[f32; TILE_ROWS]; M] {
+fn q8_0<const M: usize>(tile: &[u8], ahead: Ahead, x: [&[WideXBlock]; M]) -> [[f32; TILE_ROWS]; M] {
     let mut sums = [_mm512_setzero_ps(); M];
     let blocks = tile.as_chunks::<{ 16 * 34 }>().0;
     let blocks = &blocks[..blocks.len().min(x[0].len())];
     for (b, block) in blocks.iter().enumerate() {
-        prefetch(block, AHEAD, size_of_val(block));
+        ahead.prefetch::<9>(b);
         let (scales, integers) = block.split_at(2 * TILE_ROWS);
         let mut products = [_mm512_setzero_si512(); M];
         for (k, w) in integers.as_chunks::<64>().0.iter().enumerate() {
@@ -72,13 +79,17 @@ fn q8_0<const M: usize>(tile: &[u8], x: [&[WideXBlock]; M]) -> [[f32; TILE_ROWS]
 
 /// Q4_0, or Q4_1 if a block of 16 rows has `BYTES = 320` bytes.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[f32; TILE_ROWS]; M] {
+fn q4<const M: usize, const BYTES: usize>(
+    tile: &[u8],
+    ahead: Ahead,
+    x: [&[XBlock]; M],
+) -> [[f32; TILE_ROWS]; M] {
     let mut sums = [_mm512_setzero_ps(); M];
     let low_bits = _mm512_set1_epi8(15);
     let blocks = tile.as_chunks::<BYTES>().0;
     let blocks = &blocks[..blocks.len().min(x[0].len())];
     for (b, block) in blocks.iter().enumerate() {
-        prefetch(block, AHEAD, size_of_val(block));
+        ahead.prefetch::<9>(b);
         let (scales, integers) = block.split_at(BYTES - 16 * TILE_ROWS);
         let mut products = [_mm512_setzero_si512(); M];
         for (k, w) in integers.as_chunks::<64>().0.iter().enumerate() {

@@ -9,6 +9,7 @@
 
 use crate::bandwidth::{best_rate, count};
 use crate::instruction_set::{instruction_set, InstructionSet};
+use crate::prefetch::Ahead;
 use crate::quantized_blocks::{QuantType, BLOCK, TILE_ROWS};
 use crate::quantized_rows::{QuantizedRows, XRows};
 use crate::quantized_scalar;
@@ -89,7 +90,8 @@ pub fn peak_integer_operations(tries: usize) -> f64 {
         let threads = rayon::broadcast(|_| {
             let mut sums = [[0f32; TILE_ROWS]; MAX_ROWS];
             for _ in 0..PEAK_STEPS {
-                tile_products(set, kind, black_box(&tile), x.all(), &mut sums[..rows]);
+                let nothing = Ahead::new(&tile, 0, 0, blocks);
+                tile_products(set, kind, black_box(&tile), nothing, x.all(), &mut sums[..rows]);
             }
             black_box(sums);
         });
@@ -121,12 +123,16 @@ impl Block<'_> {
         for first in (0..rows).step_by(X_ROWS) {
             let end = rows.min(first + X_ROWS);
             for (at, tile) in self.tiles.chunks_exact(self.tile).enumerate() {
-                let mut row = first;
+                // Meanwhile, prefetch the next tile, a share of it per micro-kernel.
+                let share = self.tile / (end - first).div_ceil(most);
+                let (mut row, mut distance) = (first, self.tile);
                 while row < end {
                     let together = most.min(end - row);
+                    let ahead = Ahead::new(tile, distance, share, self.row_blocks);
+                    distance += share;
                     let x = self.x.blocks(row * self.row_blocks, together * self.row_blocks);
                     let sums = &mut sums[..together];
-                    tile_products(set, self.kind, tile, x, sums);
+                    tile_products(set, self.kind, tile, ahead, x, sums);
                     for (sums, out) in sums.iter().zip(&mut self.out[row..]) {
                         let out = &mut out[at * TILE_ROWS..];
                         let columns = out.len().min(TILE_ROWS);
@@ -158,6 +164,7 @@ fn tile_products(
     set: InstructionSet,
     kind: QuantType,
     tile: &[u8],
+    ahead: Ahead,
     x: XRows<'_>,
     sums: &mut [[f32; TILE_ROWS]],
 ) {
@@ -166,13 +173,13 @@ fn tile_products(
         InstructionSet::Avx2 => {
             // SAFETY: `set` has passed `is_here`, so this machine has AVX2, FMA and F16C, which is
             // all that the function requires.
-            unsafe { crate::quantized_avx2::tile_products(kind, tile, x, sums) }
+            unsafe { crate::quantized_avx2::tile_products(kind, tile, ahead, x, sums) }
         }
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx512Vnni => {
             // SAFETY: `set` has passed `is_here`, so this machine has AVX-512 F, BW and VNNI, which
             // is all that the function requires.
-            unsafe { crate::quantized_avx512::tile_products(kind, tile, x, sums) }
+            unsafe { crate::quantized_avx512::tile_products(kind, tile, ahead, x, sums) }
         }
         #[cfg(target_arch = "aarch64")]
         InstructionSet::Neon => {

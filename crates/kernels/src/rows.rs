@@ -1,6 +1,13 @@
 //! The location of a head's keys or values: in blocks, with one row of numbers per position. A
 //! cache that isn't paged counts as a single block.
 
+use crate::prefetch::Ahead;
+use std::ops::Range;
+
+/// Number of positions by which prefetching precedes reading. A processor that prefetches on its
+/// own stops at the end of a block.
+pub const AHEAD: usize = 32;
+
 /// The keys or values of one head of one sequence.
 #[derive(Clone, Copy)]
 pub struct Rows<'a> {
@@ -24,6 +31,19 @@ impl<'a> Rows<'a> {
     pub fn from(self, position: usize) -> Runs<'a> {
         let (block, slot) = (position / self.block_size, position % self.block_size);
         Runs { rows: self, block, slot }
+    }
+
+    /// Prefetches the rows at these positions, as far as they exist.
+    #[inline(always)]
+    pub fn prefetch(self, positions: Range<usize>) {
+        let (mut runs, mut left) = (self.from(positions.start), positions.len());
+        while let Some((run, count)) = runs.next(left) {
+            let bytes = self.width * size_of::<f32>();
+            for row in 0..count {
+                Ahead::new(&run[row * self.stride..], 0, bytes, 1).prefetch::<4>(0);
+            }
+            left -= count;
+        }
     }
 }
 

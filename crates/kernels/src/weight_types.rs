@@ -1,24 +1,20 @@
 //! The types that weights are stored in, and the code that widens them to f32 vectors.
 
 use half::{bf16, f16};
-use pulp::{bytemuck, Simd, WithSimd};
+use pulp::{bytemuck, Simd};
+#[cfg(target_arch = "x86_64")]
+use {pulp::bytemuck::cast, pulp::u32x16, pulp::x86::V4, std::any::Any};
 
 /// A stored weight: f32, bf16 or f16. Weights are read as stored and widened in registers.
 pub trait WeightType: Copy + Into<f32> + Send + Sync + 'static {
     /// The input of one step of the micro-kernel: two vectors' worth of numbers.
     type Chunk<S: Simd>: Copy;
-    /// True if [`WeightType::widen`] returns the even numbers first, then the odd ones.
-    const SPLIT: bool;
 
     /// Splits a row into chunks, without the remainder.
     fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>];
-    /// Widens a chunk to two vectors.
+    /// Widens a chunk to two vectors. If it consists of pairs, the even numbers are in the first,
+    /// and the odd ones in the second.
     fn widen<S: Simd>(simd: S, chunk: Self::Chunk<S>) -> [S::f32s; 2];
-
-    /// Returns the row itself if there is nothing to widen.
-    fn as_f32s(_row: &[Self]) -> Option<&[f32]> {
-        None
-    }
 
     /// Returns true if pairs of 16-bit numbers are aligned to four bytes.
     fn pairs_are_aligned(row: &[Self]) -> bool {
@@ -28,7 +24,6 @@ pub trait WeightType: Copy + Into<f32> + Send + Sync + 'static {
 
 impl WeightType for f32 {
     type Chunk<S: Simd> = [S::f32s; 2];
-    const SPLIT: bool = false;
 
     #[inline(always)]
     fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>] {
@@ -39,16 +34,10 @@ impl WeightType for f32 {
     fn widen<S: Simd>(_simd: S, chunk: Self::Chunk<S>) -> [S::f32s; 2] {
         chunk
     }
-
-    #[inline(always)]
-    fn as_f32s(row: &[Self]) -> Option<&[f32]> {
-        Some(row)
-    }
 }
 
 impl WeightType for bf16 {
     type Chunk<S: Simd> = S::u32s;
-    const SPLIT: bool = true;
 
     #[inline(always)]
     fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>] {
@@ -67,18 +56,21 @@ impl WeightType for bf16 {
 
 impl WeightType for f16 {
     type Chunk<S: Simd> = S::u32s;
-    const SPLIT: bool = true;
 
     #[inline(always)]
     fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>] {
         pairs::<S, Self>(row)
     }
 
-    /// f16 has 5 exponent bits where f32 has 8. Moved into position, they represent 2^-112 of the
-    /// value, so the result is scaled back up. If all 5 are set (infinity or NaN), all 8 have to
-    /// be.
+    /// AVX-512 has an instruction for this. Other code moves the bits: f16 has 5 exponent bits where
+    /// f32 has 8. Moved into position, they represent 2^-112 of the value, so the result is scaled
+    /// back up. If all 5 are set (infinity or NaN), all 8 have to be.
     #[inline(always)]
     fn widen<S: Simd>(simd: S, pair: S::u32s) -> [S::f32s; 2] {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(v4) = (&simd as &dyn Any).downcast_ref() {
+            return cast(widen_with_avx512(*v4, cast(pair)));
+        }
         let scale = simd.splat_f32s(f32::from_bits((127 + 112) << 23));
         let up = simd.wrapping_dyn_shl_u32s(pair, simd.splat_u32s(16));
         let mut wide = [simd.splat_f32s(0.0); 2];
@@ -96,40 +88,21 @@ impl WeightType for f16 {
     }
 }
 
+/// Widens the lower and then the upper number of each pair of f16 numbers.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn widen_with_avx512(simd: V4, pairs: u32x16) -> [[f32; 16]; 2] {
+    let avx = simd.avx512f;
+    let low = avx._mm512_cvtepi32_epi16(cast(pairs));
+    let high = avx._mm512_cvtepi32_epi16(avx._mm512_srli_epi32::<16>(cast(pairs)));
+    [cast(avx._mm512_cvtph_ps(low)), cast(avx._mm512_cvtph_ps(high))]
+}
+
 /// Returns a row as vectors of 16-bit pairs. Empty unless [`WeightType::pairs_are_aligned`].
 #[inline(always)]
 fn pairs<S: Simd, H: bytemuck::NoUninit>(row: &[H]) -> &[S::u32s] {
     match bytemuck::try_cast_slice::<H, u32>(&row[..row.len() / 2 * 2]) {
         Ok(words) => S::as_simd_u32s(words).0,
         Err(_) => &[],
-    }
-}
-
-/// Writes a row of `x` to `out` in the order in which [`WeightType::widen`] returns pairs: within
-/// every two vectors' worth of numbers, the even ones first, then the odd ones. The remainder is
-/// copied unchanged.
-pub struct Deinterleave<'a> {
-    /// The row.
-    pub row: &'a [f32],
-    /// The output, as long as the row.
-    pub out: &'a mut [f32],
-}
-
-impl WithSimd for Deinterleave<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _simd: S) {
-        let both = 2 * S::F32_LANES;
-        let whole = self.row.len() / both * both;
-        let (row, rest) = self.row.split_at(whole);
-        let (out, out_rest) = self.out.split_at_mut(whole);
-        for (out, pairs) in out.chunks_exact_mut(both).zip(row.chunks_exact(both)) {
-            let (even, odd) = out.split_at_mut(S::F32_LANES);
-            for i in 0..S::F32_LANES {
-                (even[i], odd[i]) = (pairs[2 * i], pairs[2 * i + 1]);
-            }
-        }
-        out_rest.copy_from_slice(rest);
     }
 }

@@ -95,10 +95,10 @@ fn products_of_one_block_by_hand() {
 fn every_instruction_set_equals_plain_code_bit_for_bit() {
     let mut numbers = Numbers(11);
     for kind in KINDS {
-        for (out, inner) in [(1, 32), (16, 64), (33, 96), (40, 576), (130, 1536)] {
+        for (out, inner) in [(1, 32), (16, 64), (33, 96), (40, 576)] {
             let tiles = numbers.tiles(kind, out, inner);
             let w = TiledWeights { kind, out, tiles: &tiles };
-            for rows in [1, 2, 3, 4, 5, 7, 8, 9, 31, 33] {
+            for rows in 1..=33 {
                 let x = numbers.floats(rows * inner);
                 let plain = quantized_linear_by(InstructionSet::Scalar, &x, inner, &[w]);
                 for set in InstructionSet::ALL {

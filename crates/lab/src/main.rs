@@ -5,9 +5,9 @@
 #![warn(missing_docs)]
 
 mod book;
-mod claims;
 mod compare;
 mod live_mistakes;
+mod measure;
 mod mistaken_engine;
 mod mistakes_table;
 mod run_bench;
@@ -31,9 +31,9 @@ enum Command {
     Mistakes(mistakes_table::Mistakes),
     /// Compare the book's code, figures, outputs and messages with their sources, or rewrite them
     Book(book::Book),
-    /// Measure the book's claims about speeds and counts (book/claims.toml). Close other programs
-    /// first
-    Claims(claims::Args),
+    /// Measure the book's numbers again, and write down on which machine and at which commit. Close
+    /// other programs first
+    Measure(measure::Args),
     /// Compile the known mistakes that the book's live figures can switch on
     LiveMistakes,
 }
@@ -62,7 +62,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Bench(args) => run_bench::run(&repo, &args),
         Command::Mistakes(args) => mistakes_table::run(&repo, &args),
         Command::Book(args) => book::run(&repo, &args),
-        Command::Claims(args) => claims::run(&repo, &args),
+        Command::Measure(args) => measure::run(&repo, &args),
         Command::LiveMistakes => live_mistakes::run(&repo),
     }
 }

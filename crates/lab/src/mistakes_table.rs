@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use xtask::backup;
 use xtask::cargo::{self, Built};
 use xtask::checking::builds::{self, Mix};
-use xtask::checking::known::{self, Failure, Known, Mistake};
+use xtask::checking::known::{self, Known, Mistake};
 use xtask::checking::mistakes;
-use xtask::checking::outcome::{self, MistakeRow, Status};
+use xtask::checking::outcome::{self, Failure, MistakeRow, Status};
 use xtask::checking::runner::DayRun;
 use xtask::checking::table::{self, Sum};
 use xtask::note;
@@ -203,7 +203,8 @@ mod tests {
     fn known_with(failures: &[[Option<&str>; 2]]) -> Known {
         let names: Vec<String> = (b'a'..).map(|c| (c as char).to_string()).take(26).collect();
         let entry = |name: &String| {
-            format!("[[mistake]]\nname = \"{name}\"\nfind = \"\"\nreplace = \"\"\ndiagnosis = \"{name}\"\n")
+            let nothing = "find = \"\"\nreplace = \"\"";
+            format!("[[mistake]]\nname = \"{name}\"\n{nothing}\ndiagnosis = \"{name}\"\n")
         };
         let text: String = names.iter().take(failures.len()).map(entry).collect();
         let of = |name: &str| {

@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: runs the benchmark program in `bench/`, which parses the flags.
 
-use anyhow::{ensure, Context as _, Result};
-use candecode_course::{usage, Day, Repo};
+use anyhow::{Context as _, Result};
+use candecode_course::{Day, Repo};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 use xtask::cargo::Built;
 use xtask::commands::run_engine;
 use xtask::engine::{Mix, Program};
-use xtask::{cargo, engine, git, host, note};
+use xtask::{cargo, engine, host, note};
 
 /// The arguments after `bench`.
 #[derive(Args)]
@@ -30,23 +30,17 @@ const DRAWN: [u32; 5] = [10, 12, 13, 17, 18];
 /// written, or on the days that the flags name.
 ///
 /// # Errors
-/// If the device is unknown, the results can't be saved, or cargo can't be started.
+/// If the device is unknown, or cargo can't be started.
 pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     let words: Vec<OsString> = args.words.iter().map(OsString::from).collect();
     let (chosen, words) = run_engine::chosen(repo, &words)?;
     let words: Vec<String> = words.into_iter().filter_map(|word| word.into_string().ok()).collect();
     let asked = |word: &str| words.iter().any(|other| other == word);
-    let saves = asked("--save");
-    if saves {
-        let what = "--save is for the book, which shows the reference: omit --mine and --solution";
-        ensure!(chosen.is_none(), usage(what));
-        refuse_changes(repo)?;
-    }
     let day = day(repo, &words);
     let mix = match (chosen, day) {
         (Some(mix), _) => mix,
-        (None, Some(day)) if !saves => if_written(repo, day)?,
-        (None, _) => Mix::of(vec![]),
+        (None, Some(day)) => if_written(repo, day)?,
+        (None, None) => Mix::of(vec![]),
     };
     let device = host::device_feature(device(&words).unwrap_or(host::DEFAULT_DEVICE))?;
     let with = |command: &mut Command, features: &[&str]| {
@@ -150,20 +144,6 @@ fn day<'a>(repo: &'a Repo, words: &[String]) -> Option<&'a Day> {
     days.next()
 }
 
-/// Fails if a tracked file has changes, because the book names the commit that was measured. What
-/// `--save` writes itself doesn't count.
-fn refuse_changes(repo: &Repo) -> Result<()> {
-    let changed = ["diff", "--name-only", "-z", "HEAD", "--", ".", ":!book/src/bench"];
-    let changed = git::paths(&repo.root, &changed)?;
-    ensure!(
-        changed.is_empty(),
-        "--save names the commit that it measures, and {} changed since; commit first, or leave \
-         --save out: then the results are in target/bench",
-        changed.join(", ")
-    );
-    Ok(())
-}
-
 /// Returns the device in `--device NAME` or `--device=NAME`.
 fn device(words: &[String]) -> Option<&str> {
     let at = words.iter().position(|word| word == "--device" || word.starts_with("--device="))?;
@@ -173,30 +153,6 @@ fn device(words: &[String]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xtask::backup::write;
-
-    #[test]
-    fn save_refuses_a_tree_with_changes_and_names_the_files() {
-        let root = std::env::temp_dir().join(format!("candecode-save-{}", std::process::id()));
-        let repo = Repo { root: root.clone(), days: Vec::new() };
-        for file in ["src/day06_generate.rs", "book/src/bench/day10_cost.svg"] {
-            write(&root.join(file), b"old").unwrap();
-        }
-        git::git(&repo, &["init", "--quiet"]).unwrap();
-        git::git(&repo, &["add", "."]).unwrap();
-        git::git(&repo, &["commit", "--quiet", "--message", "All"]).unwrap();
-        refuse_changes(&repo).unwrap();
-        write(&root.join("book/src/bench/day10_cost.svg"), b"new").unwrap();
-        write(&root.join("notes.md"), b"mine").unwrap();
-        refuse_changes(&repo).unwrap();
-        write(&root.join("src/day06_generate.rs"), b"new").unwrap();
-        let refused = refuse_changes(&repo).unwrap_err().to_string();
-        assert!(
-            refused.contains("src/day06_generate.rs") && refused.contains("--save"),
-            "{refused}"
-        );
-        std::fs::remove_dir_all(root).unwrap();
-    }
 
     #[test]
     fn the_device_flag_accepts_an_equals_sign() {

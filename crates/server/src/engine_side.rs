@@ -26,7 +26,7 @@ use candecode_engine::chat::Renderer;
 use candecode_engine::operations::{self, Kernels};
 use candecode_engine::trace::{Trace, TraceFormat, TracedScheduler, Watch};
 use candecode_engine::{credits, generation_config, memory_check};
-use candecode_engine::{load, Engine};
+use candecode_engine::{extras, load, Engine};
 use candecode_formats::{hub, ModelFiles};
 use candecode_templates::Template;
 use candle_core::{Device, Error};
@@ -118,6 +118,9 @@ impl ServedModel {
         let batch_tokens = flags.batch_tokens(files.config(), weights, value_bytes, free)?;
         let own_context = files.config().max_position_embeddings;
         let context = own_context.min(batch_tokens);
+        if flags.scheduler(DAYS) == SchedulerDay::Day15 {
+            extras::check("--scheduler day15", extras::joining_rows)?;
+        }
         if flags.kernels == Some(Kernels::Mine) {
             operations::try_mine(format.dtype(), device)?;
         }
@@ -159,7 +162,7 @@ impl ServedModel {
         let cache = PagedCache::new(layers, self.num_blocks(flags), flags.block_size())?;
         let prefixes = (!flags.no_enable_prefix_caching).then(PrefixCache::new);
         let limits = Limits {
-            max_num_batched_tokens: flags.max_num_batched_tokens.unwrap_or(256),
+            max_num_batched_tokens: flags.max_num_batched_tokens.unwrap_or(128),
             max_num_seqs: flags.max_num_seqs,
         };
         let scheduler = TokenScheduler::new(model, tokenizer, cache, prefixes, limits)?;

@@ -62,7 +62,7 @@ pub struct ServeFlags {
     )]
     pub max_num_seqs: usize,
     /// Maximum number of tokens per step. Longer prompts are computed in chunks
-    /// [default: 256]
+    /// [default: 128]
     #[arg(long, value_name = "N", value_parser = in_range(1, 1 << 20))]
     pub max_num_batched_tokens: Option<usize>,
     /// Maximum number of waiting requests. Any others are rejected (429)
@@ -196,8 +196,8 @@ impl ServeFlags {
         );
         if let (Some(SchedulerDay::Day15), Some(flag)) = (self.scheduler, self.flag_of_pages()) {
             bail!(usage(format!(
-                "{flag} needs day 23's scheduler: omit it, or --scheduler day15, whose batch is one \
-                 rectangle"
+                "{flag} needs day 23's scheduler: omit it, or --scheduler day15, whose batch is \
+                 one rectangle"
             )))
         }
         Ok(())

@@ -88,8 +88,8 @@ impl<'a> SchedulerInterface<'a> for RestartableScheduler<'a> {
         stepped
     }
 
-    /// Ends a row early. If that isn't written yet, the row runs to its end, and day 20's loop drops
-    /// its tokens.
+    /// Ends a row early. If that isn't written yet, the row runs to its end, and day 20's loop
+    /// drops its tokens.
     fn cancel(&mut self, id: usize) {
         if let Some(scheduler) = &mut self.scheduler {
             let _ = or_unwritten(|| {

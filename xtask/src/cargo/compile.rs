@@ -1,9 +1,9 @@
 //! Builds the course for one mix of days, and reports the programs or the errors.
 
+use super::waits::Wait;
 use crate::cargo;
 use crate::note;
 use crate::term;
-use crate::waits::Wait;
 use anyhow::{anyhow, ensure, Context, Result};
 use candecode_course::{in_src, Repo};
 use serde_json::Value;

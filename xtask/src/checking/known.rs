@@ -4,55 +4,11 @@
 //! How each mistake fails the checks doesn't depend on the reader's code, so it's in the
 //! repository: `tests/dayNN_*/record.jsonl`, which `cargo xtask mistakes dayN --record` writes.
 
-use crate::checking::outcome::{Status, Unit, DIAGNOSIS};
+use crate::checking::outcome::{Failure, Status, Unit, DIAGNOSIS};
 use anyhow::{bail, Context, Result};
 use candecode_course::{task_of_check, Day, Mistakes, Repo};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
-
-/// A failed check, as far as it's compared with others.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Failure {
-    /// How it failed.
-    pub status: Status,
-    /// The words that were shown and, in a second line, those of the result.
-    pub words: String,
-}
-
-impl Failure {
-    /// Parses a failure from the fields of a record.
-    pub fn of(record: &Value) -> Option<Failure> {
-        let status = Status::parse(record["status"].as_str()?)?;
-        Some(Failure { status, words: record["words"].as_str().unwrap_or_default().to_string() })
-    }
-
-    /// Returns whether two failures of one check match word for word. Numbers may differ by as much
-    /// as reordering the same operations changes them.
-    pub fn same(&self, other: &Failure) -> bool {
-        let number = |word: &str| word.parse::<f64>().ok();
-        let alike = |a: &str, b: &str| match (number(a), number(b)) {
-            _ if a == b => true,
-            (Some(a), Some(b)) if a.is_finite() => (a - b).abs() <= 1e-5 * a.abs().max(1.0),
-            _ => false,
-        };
-        let mut words = (self.words.split_whitespace(), other.words.split_whitespace());
-        self.status == other.status
-            && loop {
-                match (words.0.next(), words.1.next()) {
-                    (Some(a), Some(b)) if alike(a, b) => {}
-                    (a, b) => break a.is_none() && b.is_none(),
-                }
-            }
-    }
-
-    /// Returns whether it says anything about its cause: it's a wrong result or an error, and more
-    /// than NaN, which many mistakes lead to.
-    fn is_telling(&self) -> bool {
-        let got = self.words.split_once('\n').map_or("", |(_, got)| got);
-        let nothing = !got.is_empty() && got.split_whitespace().all(|word| word.contains("NaN"));
-        self.status == Status::Failed && !nothing
-    }
-}
 
 /// What the checks say: by check, `None` if it passed. Checks that didn't run, or whose task isn't
 /// written, are missing.
@@ -210,8 +166,8 @@ impl<'a> Fit<'a> {
     }
 }
 
-/// The share of failures from which a mistake is likely. Of the known mistakes, if each is taken for
-/// unknown, 3 % are then taken for another one, often for one with the same cause.
+/// The share of failures from which a mistake is likely. Of the known mistakes, if each is taken
+/// for unknown, 3 % are then taken for another one, often for one with the same cause.
 const LIKELY: f64 = 0.4;
 
 impl Known {
@@ -265,10 +221,10 @@ impl Known {
 
     /// Returns why the checks fail, by check, as far as known mistakes explain it.
     ///
-    /// A mistake is a fact if it explains all checks of its task, and more than any other that does,
-    /// and if all checks that it fails elsewhere fail as they do with it, except for those that
-    /// another such mistake fails, too. It is likely if it only explains its task, or if it explains
-    /// the first failure and many others.
+    /// A mistake is a fact if it explains all checks of its task, and more than any other that
+    /// does, and if all checks that it fails elsewhere fail as they do with it, except for those
+    /// that another such mistake fails, too. It is likely if it only explains its task, or if it
+    /// explains the first failure and many others.
     pub fn causes<'a>(&'a self, results: &'a Results) -> BTreeMap<&'a str, Cause<'a>> {
         let fits: Vec<Fit> =
             self.mistakes.iter().map(|mistake| Fit::new(mistake, results)).collect();
@@ -277,7 +233,13 @@ impl Known {
             of_task.entry(fit.mistake.task.as_deref()).or_default().push(fit);
         }
         let sole = of_task.into_values().map(best).filter(|fits| fits.len() == 1);
-        let only: Vec<&Fit> = sole.flatten().collect();
+        let sole: Vec<&Fit> = sole.flatten().collect();
+        // One that explains nothing that another doesn't explain as well isn't needed.
+        let covers = |fit: &Fit, other: &Fit| {
+            other.share() > fit.share() && fit.alike.iter().all(|one| other.alike.contains(one))
+        };
+        let is_needed = |fit: &&Fit| !sole.iter().any(|other| covers(fit, other));
+        let only: Vec<&Fit> = sole.iter().copied().filter(is_needed).collect();
         let fails = |check: &str| {
             only.iter().filter(|fit| fit.mistake.failures.contains_key(check)).count()
         };
@@ -322,9 +284,26 @@ impl Known {
         self.checks.iter().map(String::as_str).filter(fails).collect()
     }
 
-    /// Adds the causes to the messages of the checks that fail.
-    pub fn explain(&self, units: &mut [Unit]) {
+    /// Returns the checks that haven't run, but would confirm or refute a cause.
+    pub fn undecided(&self, units: &[Unit]) -> Vec<String> {
         let results = results(units);
+        let mut mistakes: Vec<&Mistake> = Vec::new();
+        for cause in self.causes(&results).into_values() {
+            match cause {
+                Cause::Fact(one) => mistakes.push(one),
+                Cause::Perhaps(some) => mistakes.extend(some),
+            }
+        }
+        let has_run = |check: &String| units.iter().any(|unit| unit.test == *check);
+        let decides =
+            |check: &&String| mistakes.iter().any(|one| one.failures.contains_key(*check));
+        self.checks.iter().filter(decides).filter(|check| !has_run(check)).cloned().collect()
+    }
+
+    /// Adds the causes to the messages of the checks that fail. `others` are results of checks that
+    /// aren't shown.
+    pub fn explain(&self, units: &mut [Unit], others: &[Unit]) {
+        let results = results(&[units, others].concat());
         let causes = self.causes(&results);
         for unit in units {
             if let Some(cause) = causes.get(unit.test.as_str()) {
@@ -380,7 +359,10 @@ mod tests {
             for at in 0..known.mistakes.len() {
                 let name = format!("day {}: {}", day.number, known.mistakes[at].name);
                 let mistake = &known.mistakes[at];
-                if known.named(mistake).is_empty() && mistake.can_be_named() {
+                let results = mistake.results(&known.checks);
+                let causes = known.causes(&results);
+                let is_it = |cause: &Cause| *cause == Cause::Fact(mistake);
+                if causes.is_empty() == mistake.can_be_named() || !causes.values().all(is_it) {
                     unnamed.push(name.clone());
                 }
                 let unknown = known.mistakes.remove(at);
@@ -398,19 +380,5 @@ mod tests {
         println!("of {all} mistakes, {} lead to another one that is likely", likely.len());
         assert!(all > 1000 && unnamed.is_empty() && facts.is_empty(), "{unnamed:?} {facts:?}");
         assert!(100 * likely.len() <= 3 * all, "{likely:?}");
-    }
-
-    fn failure(words: &str) -> Failure {
-        Failure { status: Status::Failed, words: words.into() }
-    }
-
-    #[test]
-    fn words_match_but_for_rounding() {
-        let same = |a: &str, b: &str| failure(a).same(&failure(b));
-        assert!(same("got 0.5\n0.5 1000", "got 0.500001\n0.5 1000.001"));
-        assert!(!same("got 0.5\n0.5", "got 0.6\n0.5") && !same("a\nb", "a\nb c"));
-        assert!(!same("got NaN\ninf", "got NaN\n1") && same("got NaN\ninf", "got NaN\ninf"));
-        let panicked = Failure { status: Status::Panicked, words: String::new() };
-        assert!(!panicked.same(&failure("")) && panicked.same(&panicked));
     }
 }

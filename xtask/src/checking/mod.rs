@@ -18,6 +18,7 @@ use known::Known;
 use outcome::Status;
 use runner::{DayRun, Options};
 use saved::Inputs;
+use std::path::Path;
 use std::rc::Rc;
 
 /// Checks days one after another, calling `show` as each finishes. Saves results for the reader's
@@ -84,25 +85,30 @@ fn run_day(repo: &Repo, mix: Mix, day: &Day, built: &Built, options: &Options) -
         Built::Broken(_) => table::not_run(repo, day, Status::Broken),
         Built::Done(_) if !builds::has_checkers(repo, day) => Ok(DayRun::of(day, vec![])),
         Built::Done(programs) => {
-            let mut run = runner::run_day(repo, day, programs.get(&day.name)?, options)?;
+            let program = programs.get(&day.name)?;
+            let mut run = runner::run_day(repo, day, program, options)?;
             // The record is about a day among reference days.
             if mix == Mix::Mine && run.units.iter().any(|unit| unit.status == Status::Failed) {
-                name_mistakes(repo, &mut run);
+                if let Err(problem) = name_mistakes(repo, &mut run, program, options) {
+                    note!("(couldn't compare with the known mistakes: {problem:#})");
+                }
             }
             Ok(run)
         }
     }
 }
 
-/// Names the known mistakes that explain the failures of a run.
-fn name_mistakes(repo: &Repo, run: &mut DayRun) {
+/// Names the known mistakes that explain the failures of a run. If only some tasks were asked for,
+/// runs the other checks that decide.
+fn name_mistakes(repo: &Repo, run: &mut DayRun, program: &Path, options: &Options) -> Result<()> {
     if !repo.root.join(run.day.record()).is_file() {
-        return;
+        return Ok(());
     }
-    match Known::read(repo, &run.day) {
-        Ok(known) => known.explain(&mut run.units),
-        Err(problem) => note!("(couldn't compare with the known mistakes: {problem:#})"),
-    }
+    let known = Known::read(repo, &run.day)?;
+    let undecided = known.undecided(&run.units);
+    let others = runner::run_checks(repo, &run.day, program, options, &undecided)?;
+    known.explain(&mut run.units, &others);
+    Ok(())
 }
 
 /// Checks one of the reader's days, with reference code for the others. Prints only cargo's

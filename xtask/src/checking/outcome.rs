@@ -1,6 +1,5 @@
 //! What check programs report: a record in JSON for each check.
 
-use crate::checking::known::Failure;
 use crate::term::readable;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -120,6 +119,50 @@ pub fn parse(text: &str) -> BTreeMap<String, Unit> {
     units
 }
 
+/// A failed check, as far as it's compared with others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Failure {
+    /// How it failed.
+    pub status: Status,
+    /// The words that were shown and, in a second line, those of the result.
+    pub words: String,
+}
+
+impl Failure {
+    /// Parses a failure from the fields of a record.
+    pub fn of(record: &Value) -> Option<Failure> {
+        let status = Status::parse(record["status"].as_str()?)?;
+        Some(Failure { status, words: record["words"].as_str().unwrap_or_default().to_string() })
+    }
+
+    /// Returns whether two failures of one check match word for word. Numbers may differ by as much
+    /// as reordering the same operations changes them.
+    pub fn same(&self, other: &Failure) -> bool {
+        let number = |word: &str| word.parse::<f64>().ok();
+        let alike = |a: &str, b: &str| match (number(a), number(b)) {
+            _ if a == b => true,
+            (Some(a), Some(b)) if a.is_finite() => (a - b).abs() <= 1e-5 * a.abs().max(1.0),
+            _ => false,
+        };
+        let mut words = (self.words.split_whitespace(), other.words.split_whitespace());
+        self.status == other.status
+            && loop {
+                match (words.0.next(), words.1.next()) {
+                    (Some(a), Some(b)) if alike(a, b) => {}
+                    (a, b) => break a.is_none() && b.is_none(),
+                }
+            }
+    }
+
+    /// Returns whether it says anything about its cause: it's a wrong result or an error, and more
+    /// than NaN, which many mistakes lead to.
+    pub fn is_telling(&self) -> bool {
+        let got = self.words.split_once('\n').map_or("", |(_, got)| got);
+        let nothing = !got.is_empty() && got.split_whitespace().all(|word| word.contains("NaN"));
+        self.status == Status::Failed && !nothing
+    }
+}
+
 /// A row of `cargo xtask mistakes`: what a mistake, a correct variant or the stub does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MistakeRow {
@@ -176,5 +219,19 @@ mod tests {
         for (status, name, ..) in STATUSES {
             assert_eq!((status.name(), Status::parse(name)), (name, Some(status)));
         }
+    }
+
+    fn failure(words: &str) -> Failure {
+        Failure { status: Status::Failed, words: words.into() }
+    }
+
+    #[test]
+    fn words_match_but_for_rounding() {
+        let same = |a: &str, b: &str| failure(a).same(&failure(b));
+        assert!(same("got 0.5\n0.5 1000", "got 0.500001\n0.5 1000.001"));
+        assert!(!same("got 0.5\n0.5", "got 0.6\n0.5") && !same("a\nb", "a\nb c"));
+        assert!(!same("got NaN\ninf", "got NaN\n1") && same("got NaN\ninf", "got NaN\ninf"));
+        let panicked = Failure { status: Status::Panicked, words: String::new() };
+        assert!(!panicked.same(&failure("")) && panicked.same(&panicked));
     }
 }

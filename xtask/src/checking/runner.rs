@@ -69,6 +69,24 @@ pub fn run_day(repo: &Repo, day: &Day, program: &Path, options: &Options) -> Res
     Ok(DayRun { outputs, ..DayRun::of(day, units) })
 }
 
+/// Runs the named checks of a day.
+///
+/// # Errors
+/// If the program can't be started.
+pub fn run_checks(
+    repo: &Repo,
+    day: &Day,
+    program: &Path,
+    options: &Options,
+    names: &[String],
+) -> Result<Vec<Unit>> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ran = run(repo, day, program, options, names)?;
+    Ok(names.iter().zip(ran).map(|(name, ran)| unit(day, name, ran.end)).collect())
+}
+
 /// Runs the named checks. On a terminal, shows how many are done.
 fn run(
     repo: &Repo,

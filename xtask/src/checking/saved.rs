@@ -59,8 +59,8 @@ impl Inputs {
 }
 
 /// Saves the outcome of a day's checks. If only some tasks were checked, what is known of the
-/// others stays. Compute the key before the build, so that a file that changes in the meantime makes
-/// the outcome stale, never wrong.
+/// others stays. Compute the key before the build, so that a file that changes in the meantime
+/// makes the outcome stale, never wrong.
 ///
 /// # Errors
 /// If the disk is full or permission is denied.

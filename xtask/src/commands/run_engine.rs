@@ -2,6 +2,7 @@
 //! and run it.
 
 use crate::cargo::{self, Built};
+use crate::checking::saved;
 use crate::engine::{self, Mix, Program, ENGINE, SERVER};
 use crate::{host, note, say};
 use anyhow::Result;
@@ -103,14 +104,17 @@ impl Flags {
         ["--model", "--draft-model"]
             .iter()
             .filter_map(|flag| self.value(flag))
-            .any(|name| !is_of_the_course(repo, &name) && !Path::new(&name).exists())
+            .filter(|name| !is_of_the_course(name))
+            .any(|name| {
+                !repo.root.join("models").join(&name).is_dir() && !Path::new(&name).exists()
+            })
     }
 
-    /// Returns whether the engine may need chat templates: for a chat, or for a model that isn't the
-    /// course's. They are compiled only in that case.
-    fn needs_templates(&self, repo: &Repo, start: &Start) -> bool {
+    /// Returns whether the engine may need chat templates: for a chat, or for a model that isn't
+    /// the course's. They are compiled only in that case.
+    fn needs_templates(&self, start: &Start) -> bool {
         let chats = start.flag == CHAT.flag || self.rest.iter().any(|arg| arg == "--chat");
-        chats || self.value("--model").is_some_and(|name| !is_of_the_course(repo, &name))
+        chats || self.value("--model").is_some_and(|name| !is_of_the_course(&name))
     }
 
     /// Returns the mix that the flags ask for.
@@ -144,15 +148,15 @@ impl Flags {
         let network = self.needs_network(repo).then_some("hub");
         // The server always has templates.
         let is_engine = start.program.name == ENGINE.name;
-        let templates = (is_engine && self.needs_templates(repo, start)).then_some("templates");
+        let templates = (is_engine && self.needs_templates(start)).then_some("templates");
         Ok(device.into_iter().chain(accelerate).chain(network).chain(templates).collect())
     }
 }
 
-/// Returns whether a model is in the repository, or made in memory.
-fn is_of_the_course(repo: &Repo, name: &str) -> bool {
+/// Returns whether a model is one of the course's, or made in memory. None of them has a template.
+fn is_of_the_course(name: &str) -> bool {
     let is_made = name == WIDENED || name.starts_with("random-") && !name.contains('/');
-    is_made || repo.root.join("models").join(name).is_dir()
+    is_made || saved::MODELS.contains(&name)
 }
 
 /// Returns the mix that `--mine` or `--solution` asks for, or None if neither is there, and the

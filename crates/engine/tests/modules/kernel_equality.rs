@@ -24,6 +24,15 @@ fn inside(random: &mut Random, rows: usize, width: usize, dtype: DType) -> Tenso
     more.narrow(0, 3, rows * width).unwrap().reshape((rows, width)).unwrap()
 }
 
+/// Returns a product with weights of any type in plain code. With bf16 weights, `x` is rounded, too.
+fn plain_product(x: &Tensor, w: &Tensor) -> Tensor {
+    let x = match w.dtype() {
+        DType::BF16 => x.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap(),
+        _ => x.clone(),
+    };
+    x.matmul(&w.to_dtype(DType::F32).unwrap().t().unwrap()).unwrap()
+}
+
 /// Multiplies by a single weight.
 fn alone(x: &Tensor, w: &Tensor) -> Tensor {
     kernels::linear(x, &[w]).unwrap().remove(0)
@@ -46,9 +55,35 @@ fn linear_equals_the_plain_product_for_any_shape_and_type() {
         let fast = kernels::linear(&x, &weights.iter().collect::<Vec<_>>()).unwrap();
         assert_eq!(fast.len(), weights.len());
         for (fast, w) in fast.iter().zip(&weights) {
-            let plain = x.matmul(&w.to_dtype(DType::F32).unwrap().t().unwrap()).unwrap();
             let what = format!("round {round}: {rows} rows of {inner}, {dtype:?}");
-            assert!(apart(fast, &plain) < BOUND, "{what}");
+            assert!(apart(fast, &plain_product(&x, w)) < BOUND, "{what}");
+        }
+    }
+}
+
+#[test]
+fn linear_handles_nan_and_infinity_like_the_plain_product() {
+    let mut random = Random::new(9);
+    for (i, bad) in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY].into_iter().enumerate() {
+        for (rows, inner, out) in [(1, 65, 1), (3, 31, 5), (9, 64, 2), (33, 97, 7)] {
+            for dtype in [DType::F32, DType::BF16, DType::F16] {
+                let with_bad = |of: &Tensor, at: usize| {
+                    let mut numbers = of.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+                    numbers[at] = bad;
+                    Tensor::from_vec(numbers, of.shape(), of.device()).unwrap()
+                };
+                let (x, w) = (random.tensor(&[rows, inner]), random.tensor(&[out, inner]));
+                let x = with_bad(&x.unwrap(), (rows - 1) * inner + inner / 2);
+                let w = with_bad(&w.unwrap(), (out - 1) * inner + inner - 1 - i);
+                let w = w.to_dtype(dtype).unwrap();
+                let flat = |y: Tensor| y.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+                let (fast, plain) = (flat(alone(&x, &w)), flat(plain_product(&x, &w)));
+                for (fast, plain) in fast.iter().zip(&plain) {
+                    let same =
+                        (fast - plain).abs() < BOUND || fast.to_string() == plain.to_string();
+                    assert!(same, "{fast} and {plain}: {bad} in {rows} x {inner}, {dtype:?}");
+                }
+            }
         }
     }
 }
@@ -106,6 +141,23 @@ fn linear_gives_a_row_the_same_bits_alone_and_in_a_batch() {
                 let single = alone(&x.narrow(0, row, 1).unwrap(), &w);
                 let single: Vec<f32> = single.flatten_all().unwrap().to_vec1().unwrap();
                 assert_eq!(&single, expected, "row {row} of {rows} x {inner}, {dtype:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn linear_gives_the_same_bits_in_batches_of_1_to_33() {
+    let mut random = Random::new(31);
+    for (inner, out) in [(192, 100), (577, 13), (1536, 30)] {
+        let x = random.tensor(&[33, inner]).unwrap();
+        for dtype in [DType::F32, DType::BF16, DType::F16] {
+            let w = random.tensor(&[out, inner]).unwrap().to_dtype(dtype).unwrap();
+            let all: Vec<Vec<f32>> = alone(&x, &w).to_vec2().unwrap();
+            for rows in 1..33 {
+                let some = alone(&x.narrow(0, 33 - rows, rows).unwrap(), &w);
+                let some: Vec<Vec<f32>> = some.to_vec2().unwrap();
+                assert_eq!(some, all[33 - rows..], "{rows} rows of {inner}, {dtype:?}");
             }
         }
     }

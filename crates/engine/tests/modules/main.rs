@@ -5,6 +5,7 @@
 #![cfg(feature = "ref")]
 
 mod automata;
+mod bf16;
 mod common;
 mod gguf;
 mod kernel_equality;

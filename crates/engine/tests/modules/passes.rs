@@ -8,10 +8,11 @@ use candecode_engine::kernels;
 use candecode_engine::load::{load_transformer, quantized_format};
 use candecode_engine::operations::{choose, Kernels};
 use candecode_formats::hub;
+use candecode_kernels::InstructionSet;
 use candecode_testing::Random;
 use candle_core::{DType, Tensor};
 
-/// Tokens per pass. From 9 queries per key head on, the kernel packs all keys first.
+/// Tokens per pass. From 64 queries per key head on, the kernel packs all keys first.
 const CHUNKS: [usize; 4] = [1, 2, 7, 64];
 
 fn bits(of: &Tensor) -> Vec<u32> {
@@ -58,9 +59,10 @@ fn logits(model: &dyn Model, ids: &[u32], chunk: usize) -> Vec<Vec<u32>> {
 #[test]
 fn logits_are_bit_identical_for_any_pass_size() {
     let ops = choose(Some(Kernels::Fast), &device().unwrap());
-    let formats: [(&str, WeightFormat); 4] = [
+    let formats: [(&str, WeightFormat); 5] = [
         ("f32", DType::F32.into()),
         ("bf16", DType::BF16.into()),
+        ("f16", DType::F16.into()),
         ("Q8_0", quantized_format(QuantType::Q8_0)),
         ("Q4_0", quantized_format(QuantType::Q4_0)),
     ];
@@ -79,17 +81,18 @@ fn logits_are_bit_identical_for_any_pass_size() {
     }
 }
 
-/// Runs the tests above with every instruction set that vectors have here. A process reads
-/// `CANDECODE_SIMD` once, so each gets one of its own.
+/// Runs the tests above, and those of single products, with every instruction set that is here. A
+/// process reads `CANDECODE_SIMD` once, so each gets one of its own.
 #[test]
-#[cfg(target_arch = "x86_64")]
 fn passes_get_the_same_bits_with_every_instruction_set() {
-    for set in ["avx2", "avx512vnni"] {
+    for set in InstructionSet::ALL.into_iter().filter(|set| set.is_here()) {
+        let set = set.name();
         let test = std::env::current_exe().unwrap();
         let mut test = std::process::Command::new(test);
-        test.args(["passes::attention", "passes::logits", "paged_attention::blocks", "--quiet"]);
+        test.args(["passes::attention", "passes::logits", "paged_attention::blocks"]);
+        test.args(["kernel_equality::linear", "--quiet"]);
         let out = test.env("CANDECODE_SIMD", set).output().unwrap();
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        assert!(out.status.success() && text.contains("3 passed"), "{set}: {text}");
+        assert!(out.status.success() && text.contains("7 passed"), "{set}: {text}");
     }
 }

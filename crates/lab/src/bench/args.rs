@@ -9,8 +9,8 @@ use std::path::PathBuf;
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 pub struct Args {
     /// A day that has a benchmark, such as day10 (default: all of them except day19), or one of
-    /// these. paged: attention over blocks of a cache; engine: the whole engine; roofline: this
-    /// machine, and day 16's predictions for it; day19: the effect of quantized weights on
+    /// these. paged: attention over blocks of a cache; engine: the whole engine; machine: this
+    /// machine; roofline: day 16's predictions for it; day19: the effect of quantized weights on
     /// predictions; quality: the same with the fast kernels, and with --python in llama.cpp; serve:
     /// the server under load
     pub what: Option<String>,
@@ -37,11 +37,15 @@ pub struct Args {
     /// The model for `bench serve` as a GGUF file, for llama-server
     #[arg(long, value_name = "FILE")]
     pub gguf: Option<PathBuf>,
-    /// Approximate number of requests in each load of `bench serve`, which has at least two per
-    /// client, and ten seconds of arrivals; a 99th percentile needs a few hundred
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Approximate number of requests in each load of `bench serve`; a 99th percentile needs a few
+    /// hundred
+    #[arg(long, value_name = "N", default_value_t = 500)]
     #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
     pub requests: usize,
+    /// For `bench serve`: start our server with each of these token budgets, and let a long prompt
+    /// arrive every few seconds while 8 clients read
+    #[arg(long, value_name = "N,N", value_delimiter = ',')]
+    pub max_num_batched_tokens: Vec<usize>,
     /// Number of tokens that `bench quality` reads
     #[arg(long, value_name = "N", default_value_t = 2000)]
     #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(2..))]
@@ -52,20 +56,22 @@ pub struct Args {
     /// Device for engine and serve: cpu, metal or cuda
     #[arg(long, default_value = candecode::kit::device::DEFAULT)]
     pub device: String,
-    /// Write the plots and tables to the book instead of target/bench; all changes must be
-    /// committed
-    #[arg(long, conflicts_with = "only")]
-    pub save: bool,
+    /// Write the plots to this folder instead of target/bench
+    #[arg(long, value_name = "FOLDER", conflicts_with = "only")]
+    pub out: Option<PathBuf>,
     /// The tokens per second that you expect of random-135m, for day16
     #[arg(long, value_name = "N")]
     pub guess: Option<f64>,
     /// Days that use your code, such as 10,12; all others use the reference [default: the day that
     /// is measured, if you have written its core]
-    #[arg(long, value_name = "DAYS", conflicts_with = "save")]
+    #[arg(long, value_name = "DAYS")]
     pub mine: Option<String>,
     /// auto: your code for every day you've written; mine: for every day; ref: for none
-    #[arg(long, value_name = "DAYS", conflicts_with_all = ["mine", "save"])]
+    #[arg(long, value_name = "DAYS", conflicts_with = "mine")]
     pub solution: Option<String>,
+    /// Only times, without the counts before them
+    #[arg(long)]
+    pub no_counts: bool,
     /// Write the times to this file instead of a report
     #[arg(long, hide = true)]
     pub times: Option<PathBuf>,

@@ -1,5 +1,5 @@
-//! Day 1: what attention knows about the next word, and its cost at story-3m's width, 192, with six heads: the four projections, and everything
-//! between them.
+//! Day 1: what attention knows about the next word, and its cost at story-3m's width, 192, with six
+//! heads: the four projections, and everything between them.
 
 use crate::probe::{Piece, Probe};
 use crate::shared::{logits, random, tokenizer};

@@ -1,4 +1,5 @@
-//! Day 2: the loss without positions and with them; the time for rotating the queries and keys of one token in story-3m, and the cosines and sines for it.
+//! Day 2: the loss without positions and with them; the time for rotating the queries and keys of
+//! one token in story-3m, and the cosines and sines for it.
 
 use crate::probe::{Piece, Probe};
 use crate::shared::{loss, plain_story, random};

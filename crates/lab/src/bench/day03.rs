@@ -1,5 +1,5 @@
-//! Day 3: the loss without norms and without a nonlinearity; the times of norms, activations and the MLP, for 256 tokens at story-3m's width, 192, with 512 inside
-//! the MLP.
+//! Day 3: the loss without norms and without a nonlinearity; the times of norms, activations and
+//! the MLP, for 256 tokens at story-3m's width, 192, with 512 inside the MLP.
 
 use crate::probe::{Piece, Probe};
 use crate::shared::{loss, random};

@@ -1,5 +1,5 @@
-//! Day 4: the bytes that a token leaves in the cache; the time of grouped attention with stacked queries, and with a copy of the keys and values for every
-//! query head.
+//! Day 4: the bytes that a token leaves in the cache; the time of grouped attention with stacked
+//! queries, and with a copy of the keys and values for every query head.
 
 use crate::shared::{plain_story, random};
 use crate::tally::Tally;

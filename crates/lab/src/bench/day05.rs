@@ -1,5 +1,5 @@
-//! Day 5: the multiplications of a pass; where the time of story-3m's pass over one token goes, and what it saves to compute only
-//! the last position's logits.
+//! Day 5: the multiplications of a pass; where the time of story-3m's pass over one token goes, and
+//! what it saves to compute only the last position's logits.
 
 use crate::probe::Probe;
 use crate::shared::plain_story;

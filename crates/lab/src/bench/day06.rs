@@ -1,4 +1,5 @@
-//! Day 6: passes that predict a known text; the time of the pass for the next token without a cache, against the length of the text.
+//! Day 6: passes that predict a known text; the time of the pass for the next token without a
+//! cache, against the length of the text.
 
 use crate::shared::{counted, model, plain_story};
 use crate::tally::Tally;

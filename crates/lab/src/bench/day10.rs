@@ -1,5 +1,5 @@
-//! Day 10: the positions computed without a cache and with one; the cost of the next token with and without a cache, and how far a sliding cache's
-//! results are from those of its window.
+//! Day 10: the positions computed without a cache and with one; the cost of the next token with and
+//! without a cache, and how far a sliding cache's results are from those of its window.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::{counted, if_written, logits, model, plain_story, request, text, tokenizer};

@@ -1,5 +1,5 @@
-//! Day 12: passes with and without a batch; the time for 32 new tokens in every row, against the number of rows. The rows have equal
-//! or very different lengths.
+//! Day 12: passes with and without a batch; the time for 32 new tokens in every row, against the
+//! number of rows. The rows have equal or very different lengths.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::{batch_cache, counted, model, random, request, tokenizer};

@@ -1,17 +1,18 @@
-//! Day 13: passes with and without drafts; the time for 64 new tokens without drafts, with free drafts at fixed acceptance rates,
-//! and with real drafters.
+//! Day 13: passes with and without drafts; the time for 64 new tokens without drafts, with free
+//! drafts at fixed acceptance rates, and with real drafters.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::{cache, counted, model, request, text, text_of, tokenizer};
 use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
+use candecode::day07_greedy::argmax;
 use candecode::day10_kv_cache::Cached;
 use candecode::day13_speculative::{
     decode_block, one_hot, ModelDrafter, NgramDrafter, SpeculativeDecoder,
 };
 use candecode::kit::draft::{Draft, Drafter};
-use candecode::kit::{Model, ProcessorInput};
+use candecode::kit::{Model, ProcessorInput, Request};
 use std::path::Path;
 
 const PROMPT: &str = "Lily and her dog";
@@ -105,7 +106,41 @@ pub fn measure(times: &mut Times) -> Result<()> {
     times.measure("ngram_k_4", || speculate(Box::new(NgramDrafter { n: 2, vocab_size }), 4))
 }
 
+/// Prints how many tokens a pass of the target writes, and how many drafted tokens are accepted.
+fn table() -> Result<()> {
+    const PROMPTS: [&str; 3] = [PROMPT, "Once upon a time", "One day, Tom found a big"];
+    const DRAFTED: [usize; 4] = [1, 2, 4, 8];
+    let (target, small, tokenizer) = (model("story-3m")?, model("story-230k")?, tokenizer()?);
+    let row = |name: &str, cells: [String; 4]| {
+        let cells = cells.map(|cell| format!("{cell:<12}")).concat();
+        println!("{name:<26}{}", cells.trim_end());
+    };
+    row("tokens per pass, K =", DRAFTED.map(|k| k.to_string()));
+    for prompt in PROMPTS {
+        let ids = tokenizer.encode(prompt)?;
+        let mut cells = DRAFTED.map(|_| String::new());
+        for (cell, k) in cells.iter_mut().zip(DRAFTED) {
+            let cached = Cached::new(&*small, Box::new(cache(&*small)));
+            let (processors, vocab_size) = (Vec::new(), target.config().vocab_size);
+            let drafter = Box::new(ModelDrafter { cached, processors, greedy: true, vocab_size });
+            let cached = Cached::new(&*target, Box::new(cache(&*target)));
+            let request = Request::new(target.config(), &ids, NEW, argmax);
+            let mut decoder = SpeculativeDecoder::new(cached, &tokenizer, request, drafter, k)?;
+            while decoder.sequence.finish.is_none() {
+                decode_block(&mut decoder)?;
+            }
+            let counts = &decoder.counts;
+            let per_pass = counts.written as f64 / counts.passes as f64;
+            let accepted = 100.0 * counts.accepted as f64 / counts.drafted as f64;
+            *cell = format!("{per_pass:.2} ({accepted:.0}%)");
+        }
+        row(prompt, cells);
+    }
+    Ok(())
+}
+
 pub fn report(times: &Times, folder: &Path) -> Result<()> {
+    table()?;
     let plain = times.of("plain")?;
     let mut plot = Plot::new(
         "Speedup of speculative decoding over plain decoding against the number of drafted \
@@ -141,8 +176,12 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
         let words = format!("{rate} % accepted: {:.1}", points[7].1);
         plot.words("left", points[7], (10.0, down), &words);
     }
-    for name in ["model_k_2", "model_k_4", "ngram_k_4"] {
-        println!("{name}: {:.2} times as fast", plain / times.of(name)?);
+    for (name, row) in [
+        ("model_k_2", "drafts by story-230k, K = 2"),
+        ("model_k_4", "drafts by story-230k, K = 4"),
+        ("ngram_k_4", "drafts by the lookup, K = 4"),
+    ] {
+        println!("{row}: {:.2} times as fast", plain / times.of(name)?);
     }
     plot.save(folder, "day13_speedup.svg")
 }

@@ -1,5 +1,5 @@
-//! Day 14: how many answers are as asked for; the time for 128 new tokens without a block list and with lists of 1 and 10,000 words,
-//! and the time to build the lists' automata.
+//! Day 14: how many answers are as asked for; the time for 128 new tokens without a block list and
+//! with lists of 1 and 10,000 words, and the time to build the lists' automata.
 
 use crate::shared::{model, request, text_of, tokenizer};
 use crate::tally::Tally;

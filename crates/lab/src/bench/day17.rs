@@ -164,27 +164,28 @@ fn one_dtype<W: Stored + WithDType>(
 
 pub fn report(times: &Times, folder: &Path) -> Result<()> {
     report_steps(times)?;
-    println!("microseconds, and speed relative to the fast kernel");
-    for (name, inner, out) in MATRICES {
-        for dtype in [DType::F32, DType::BF16].map(|dtype| dtype.as_str()) {
-            let time =
-                |kind: &str, vectors: usize| times.of(&format!("{name}_{dtype}_{kind}_{vectors}"));
-            let mut parts = Vec::new();
-            for (kind, name) in
-                [("loop", "loop"), ("sums", "sums"), ("candle", "candle, all threads,")]
-            {
-                if let Ok(seconds) = time(kind, 1) {
-                    let share = time("kit", 1)? / seconds;
-                    parts.push(format!("{name} {:.0} ({share:.2})", seconds * 1e6));
-                }
-            }
-            let parts = parts.join(", ");
-            println!("{name} {inner} -> {out}, {dtype}, 1 vector, one thread: {parts}");
-            for n in VECTORS {
-                let (mine, kit) = (time("threads", n)? * 1e6, time("kit", n)? * 1e6);
-                println!("  {n} vectors: day 17 {mine:.0} ({:.2}), kit {kit:.0}", kit / mine);
-            }
-        }
+    let rows = ["f32", "bf16"].map(|dtype| MATRICES.map(|(name, ..)| format!("{name} {dtype}")));
+    let rows = rows.concat();
+    let micros = |row: &str, kind: &str, vectors: usize| -> Result<f64> {
+        Ok(1e6 * times.of(&format!("{}_{kind}_{vectors}", row.replace(' ', "_")))?)
+    };
+    println!("one vector         loop     sums   candle  linear    fast  your speed (fast = 1)");
+    for row in &rows {
+        let [loops, sums] = [micros(row, "loop", 1)?, micros(row, "sums", 1)?];
+        let candle = micros(row, "candle", 1).map_or("-".into(), |micros| format!("{micros:.0}"));
+        let [linear, kit] = [micros(row, "threads", 1)?, micros(row, "kit", 1)?];
+        println!(
+            "{row:<14} {loops:>8.0} {sums:>8.0} {candle:>8} {linear:>7.0} {kit:>7.0} {:>22.2}",
+            kit / linear
+        );
+    }
+    println!("\nyour speed, vectors:{}", VECTORS.map(|n| format!("{n:>8}")).concat());
+    for row in &rows {
+        let share = |n| -> Result<String> {
+            Ok(format!("{:>8.2}", micros(row, "kit", n)? / micros(row, "threads", n)?))
+        };
+        let shares = VECTORS.into_iter().map(share).collect::<Result<String>>()?;
+        println!("{:<20}{shares}", row.replace(' ', ", "));
     }
     let millis = |kind: &str, vectors: &[usize]| -> Result<Vec<(f64, f64)>> {
         let line = times.line(&format!("head_f32_{kind}"), vectors)?;

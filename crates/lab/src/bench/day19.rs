@@ -83,7 +83,7 @@ pub fn measure(args: &Args) -> Result<()> {
     let full = Run { name: "f32".into(), model: &model, precision, new_cache: &growing_cache };
     let exact = full.read(&texts)?;
     full.show(&texts, &exact, &exact)?;
-    let name = "f32, cache Q8_0".to_string();
+    let name = "f32, 8-bit cache".to_string();
     let cached = Run { name, new_cache: &quantized_cache, ..full };
     if_written(|| cached.show(&texts, &exact, &Read { greedy: vec![], ..cached.read(&texts)? }))?;
     drop(model);
@@ -183,8 +183,8 @@ fn step_time(model: &Transformer, cache: &mut dyn Cache, prompt: &[u32]) -> Resu
     Ok(median(times))
 }
 
-/// Quantizes every matrix of a model with the given function, for the fast kernels in their tiles. A
-/// tied head becomes Q8_0.
+/// Quantizes every matrix of a model with the given function, for the fast kernels in their tiles.
+/// A tied head becomes Q8_0.
 fn quantize(
     model: &mut Transformer,
     tiled: bool,

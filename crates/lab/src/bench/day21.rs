@@ -39,11 +39,10 @@ impl Sums {
         format!("{:.1} %", 100.0 * (1.0 - self.used as f64 / self.taken as f64))
     }
 
-    fn print(&self, name: &str) {
+    fn print(&self, name: &str, speed: f64) {
         let mean = |sum: usize| sum as f64 / self.passes as f64;
         println!(
-            "{name:<16}{:>4} passes, {:>5.2} sequences at a time, {:>5.1} positions taken, {:>5.1} \
-             used, {:>6} wasted",
+            "{name:<14}{:>7}{:>11.2}{:>11.1}{:>8.1}{:>9}{speed:>7.2}",
             self.passes,
             mean(self.running),
             mean(self.taken),
@@ -127,13 +126,12 @@ pub fn measure(times: &mut Times) -> Result<()> {
 pub fn report(times: &Times, _: &Path) -> Result<()> {
     let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
     println!("24 requests, a cache of {POSITIONS} positions");
-    rectangle(&*model, &tokenizer)?.print("rectangle");
+    println!("               passes  sequences  positions    used   wasted  speed");
+    rectangle(&*model, &tokenizer)?.print("rectangle", 1.0);
     for block_size in BLOCK_SIZES {
-        pages(&*model, &tokenizer, block_size)?.print(&format!("blocks of {block_size}"));
-    }
-    for block_size in BLOCK_SIZES {
-        let ratio = times.of("rectangle")? / times.of(&format!("blocks of {block_size}"))?;
-        println!("tokens per second, blocks of {block_size} / rectangle: {ratio:.2}");
+        let name = format!("blocks of {block_size}");
+        let speed = times.of("rectangle")? / times.of(&name)?;
+        pages(&*model, &tokenizer, block_size)?.print(&name, speed);
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! Counts and measures what the days gain, the reader's or the reference's; measures the whole engine, its quality, this machine, and the server
-//! under load. `cargo xtask bench` runs this program.
+//! Counts and measures what the days gain, the reader's or the reference's; measures the whole
+//! engine, its quality, this machine, and the server under load. `cargo xtask bench` runs this
+//! program.
 
 mod args;
 mod day00;
@@ -108,10 +109,11 @@ const IN_ROUNDS: [Bench; 24] = [
 /// A measurement that takes care of everything itself.
 type Whole = (&'static str, fn(&Args) -> Result<()>);
 
-const WHOLE: [Whole; 6] = [
+const WHOLE: [Whole; 7] = [
     ("day16", day16::measure),
     ("day19", day19::measure),
     ("engine", engine::measure),
+    ("machine", roofline::machine_alone),
     ("roofline", roofline::measure),
     ("quality", quality::measure),
     ("serve", serve::measure),
@@ -150,7 +152,6 @@ fn run(args: &Args) -> Result<()> {
             has_device,
             usage("--device works with engine and serve; the others measure the CPU's kernels")
         );
-        ensure!(!args.save, usage("the book shows only measurements on the CPU: omit --save"));
     }
     let is_guess = args.guess.is_none() || what == Some("day16");
     ensure!(is_guess, usage("--guess is for day16"));
@@ -178,7 +179,7 @@ fn ready() {
 
 /// Counts, then measures in rounds, then reports the times.
 fn in_rounds(args: &Args, bench: &Bench) -> Result<()> {
-    let asked_for_counts = args.only.is_none() && args.times.is_none();
+    let asked_for_counts = args.only.is_none() && args.times.is_none() && !args.no_counts;
     if let Some(count) = bench.count.filter(|_| asked_for_counts) {
         let mut tally = Tally::default();
         count(&mut tally)?;

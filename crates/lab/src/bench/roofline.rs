@@ -47,14 +47,7 @@ pub fn measure(args: &Args) -> Result<()> {
         Some(name) => Some(name.clone()).filter(|name| !names.contains(name)),
         None => Some("smollm2-135m".to_string()).filter(|name| hub::locate(name, None).is_ok()),
     });
-    let found = probe(usize::MAX);
-    println!("{}, weights f32", machine());
-    println!(
-        "memory bandwidth {:.1} GB/s, peak {:.0} GFLOP/s, balance {:.1} operations per byte",
-        found.bandwidth / 1e9,
-        found.peak / 1e9,
-        found.peak / found.bandwidth
-    );
+    machine_alone(args)?;
     for name in names {
         let model = model(&name)?;
         let (machine, measured) = steady(&*model)?;
@@ -63,6 +56,19 @@ pub fn measure(args: &Args) -> Result<()> {
             draw(&*model, &machine, &measured, &results(args)?)?;
         }
     }
+    Ok(())
+}
+
+/// Prints what this machine is, and its two numbers.
+pub fn machine_alone(_: &Args) -> Result<()> {
+    let found = probe(usize::MAX);
+    println!(
+        "{}\nmemory bandwidth {:.1} GB/s, peak {:.0} GFLOP/s, balance {:.1} operations per byte",
+        machine(),
+        found.bandwidth / 1e9,
+        found.peak / 1e9,
+        found.peak / found.bandwidth
+    );
     Ok(())
 }
 
@@ -149,7 +155,7 @@ fn show(name: &str, model: &dyn Model, machine: &Machine, measured: &[Measured])
     let config = model.config();
     println!("\n{name}: {:.1} GB/s, {:.0} GFLOP/s", machine.bandwidth / 1e9, machine.peak / 1e9);
     println!(
-        "  {:<20} {:>7} {:>7} {:>8}  {:<10} {:>9} {:>9}  {:>5}",
+        "  {:<19} {:>6} {:>6} {:>8}  {:<10} {:>9} {:>9} {:>6}",
         "pass", "MB", "GFLOP", "ops/byte", "bound by", "predicted", "measured", "share"
     );
     for Measured { name, pass, seconds } in measured {
@@ -161,7 +167,7 @@ fn show(name: &str, model: &dyn Model, machine: &Machine, measured: &[Measured])
             Bound::Compute => "operations",
         };
         println!(
-            "  {name:<20} {:>7.1} {:>7.2} {:>8.1}  {bound:<10} {:>6.2} ms {:>6.2} ms {:>4.0} %",
+            "  {name:<19} {:>6.1} {:>6.2} {:>8.1}  {bound:<10} {:>6.2} ms {:>6.2} ms {:>4.0} %",
             bytes / 1e6,
             count / 1e9,
             intensity(bytes, count),

@@ -34,14 +34,14 @@ pub fn locate(name: &str) -> Result<PathBuf> {
     hub::locate(name, Some(&Hub { offline: false }))
 }
 
-/// Returns the folder for results: the book's with `--save`, else one that git doesn't track.
+/// Returns the folder for plots.
 ///
 /// # Errors
 /// If the repository can't be read.
 pub fn results(args: &Args) -> Result<PathBuf> {
-    Ok(match args.save {
-        true => root().join("book/src/bench"),
-        false => cargo::target_dir(&Repo::open(&root())?).join("bench"),
+    Ok(match &args.out {
+        Some(folder) => folder.clone(),
+        None => cargo::target_dir(&Repo::open(&root())?).join("bench"),
     })
 }
 
@@ -244,13 +244,6 @@ pub fn machine() -> String {
     let name = name.or_else(|| said("sysctl", &["-n", "machdep.cpu.brand_string"]));
     let name = name.unwrap_or_else(|| std::env::consts::ARCH.to_string());
     format!("{name}, kernels {}", operations::choose(None, &Device::Cpu).describe(true))
-}
-
-/// Returns the current commit, with a `+` if any tracked file has been modified.
-pub fn commit() -> String {
-    let hash = said("git", &["rev-parse", "--short", "HEAD"]);
-    let changed = said("git", &["status", "--porcelain", "--untracked-files=no"]);
-    hash.unwrap_or_else(|| "unknown".into()) + if changed.is_some() { "+" } else { "" }
 }
 
 /// Returns a program's output, if it succeeds and prints anything.

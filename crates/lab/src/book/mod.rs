@@ -5,9 +5,10 @@
 //! from its source, and touches nothing else; `--check` fails instead. A marker that can't be read,
 //! or whose source is gone, is an error, and then nothing is written.
 
-mod outputs;
+pub mod measured;
+pub mod outputs;
+pub mod record;
 
-use crate::claims;
 use anyhow::{ensure, Context, Result};
 use candecode_book::{figures, links, marked, refuse, Problem};
 use candecode_course::Repo;
@@ -51,8 +52,10 @@ pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
         let (edits, found) = marked::edits(repo, &published, &page.file, &page.text);
         problems.extend(found);
         problems.extend(outputs::problems(repo, page));
+        problems.extend(measured::problems(page));
         changes.push((page, edits));
     }
+    problems.extend(record::problems(&pages));
     let figures = drawn(repo, &mut problems)?;
     refuse(problems)?;
 
@@ -71,7 +74,7 @@ pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
         }
         sum.add(one(same || args.refresh));
     }
-    sum.add(claims::sentences(repo, args.page.as_deref())?);
+    sum.add(measured::compare(&pages, wanted));
     if !args.quick && sum.failed == 0 {
         for page in Page::all(repo)?.iter().filter(|page| wanted(&page.name)) {
             sum.add(outputs::settle(repo, page, args.refresh, args.broken)?);
@@ -111,6 +114,7 @@ fn published(repo: &Repo) -> Result<String> {
 }
 
 /// A page of the book, or the README.
+#[derive(Clone)]
 pub struct Page {
     /// Its path in the repository.
     pub file: String,
@@ -121,7 +125,11 @@ pub struct Page {
 }
 
 impl Page {
-    fn all(repo: &Repo) -> Result<Vec<Page>> {
+    /// Returns all pages, in the order of their names.
+    ///
+    /// # Errors
+    /// If one can't be read.
+    pub fn all(repo: &Repo) -> Result<Vec<Page>> {
         let mut pages = Vec::new();
         let readme = repo.root.join("README.md");
         for path in files(&repo.root.join("book/src"), "md")?.into_iter().chain([readme]) {
@@ -131,6 +139,15 @@ impl Page {
             pages.push(Page { text: repo.read(&file)?, file, name });
         }
         Ok(pages)
+    }
+
+    /// Returns the page's measured blocks.
+    ///
+    /// # Errors
+    /// If one has no command, or no end.
+    pub fn blocks(&self, lines: &[&str]) -> Result<Vec<measured::Block>> {
+        measured::blocks(lines)
+            .map_err(|(line, why)| anyhow::anyhow!("{}:{}: {why}", self.file, line + 1))
     }
 
     /// Writes the blocks that differ, or prints the differences.

@@ -16,11 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use xtask::checking::table::Sum;
+use xtask::child::{self, End};
 use xtask::term::wrap;
-use xtask::{child, host, say};
+use xtask::{host, say};
 
 /// The time limit for one of the book's commands.
 const LIMIT: Duration = Duration::from_secs(300);
+/// The time limit for a measurement, including the build of its benchmark.
+const LIMIT_OF_A_MEASUREMENT: Duration = Duration::from_secs(1800);
 /// The maximum length of a line that a page shows without scrolling.
 const WIDTH: usize = 84;
 
@@ -160,7 +163,7 @@ fn marked(lines: &[String]) -> Result<Vec<Marked>, (usize, String)> {
 }
 
 /// Wraps a line that is too long for a page.
-fn wrapped(line: &str) -> String {
+pub fn wrapped(line: &str) -> String {
     if line.chars().count() > WIDTH {
         wrap(line, WIDTH)
     } else {
@@ -187,19 +190,23 @@ fn row_of(lines: &[String], line: usize) -> Result<usize> {
     Ok(row)
 }
 
-/// Returns the lines of a block without the typed ones: `$ …`, and any line that follows a typed
-/// line ending in a backslash.
+/// Returns the lines of a block without the typed ones.
 fn untyped(lines: &[String]) -> Vec<&str> {
-    let mut typed = false;
-    let mut kept = Vec::new();
-    for line in lines {
-        let is_typed = typed || line.starts_with("$ ");
-        typed = is_typed && line.ends_with('\\');
-        if !is_typed {
-            kept.push(line.as_str());
-        }
-    }
-    kept
+    let typed: Vec<usize> = typed(lines).collect();
+    let kept = (0..lines.len()).filter(|at| !typed.contains(at));
+    kept.map(|at| lines[at].as_str()).collect()
+}
+
+/// Returns the indices of the lines that are typed: `$ …`, and any line that follows a typed line
+/// ending in a backslash or a `|`.
+pub fn typed<T: AsRef<str>>(lines: &[T]) -> impl Iterator<Item = usize> + '_ {
+    let mut continued = false;
+    let is_typed = move |(at, line): (usize, &T)| {
+        let is_typed = continued || line.as_ref().starts_with("$ ");
+        continued = is_typed && line.as_ref().ends_with(['\\', '|']);
+        is_typed.then_some(at)
+    };
+    lines.iter().enumerate().filter_map(is_typed)
 }
 
 /// A shell function in place of cargo. `run` and `chat` start the given engine, regardless of the
@@ -216,6 +223,7 @@ cargo() {
       return ;;
     "xtask bench")
       shift 2
+      [ -z "$KEPT" ] || { kept "$@"; return; }
       command cargo run --quiet --package candecode-lab -- bench --solution ref "$@" 2>/dev/null
       return ;;
     *) echo "only run, chat, compare and bench can be checked, not cargo $*"; return 1 ;;
@@ -230,16 +238,47 @@ cargo() {
   "$CANDECODE" "${words[@]}"
 }
 run() { cargo xtask run "$@"; }
+# A benchmark's output, which all blocks of a measurement share. Its plots go to the same folder,
+# except those for another instruction set.
+kept() {
+  local file="$KEPT/$(echo "$RAYON_NUM_THREADS $CANDECODE_SIMD $*" | tr -c 'a-zA-Z0-9\n' _)"
+  if [ ! -s "$file" ]; then
+    command cargo xtask bench --solution ref "$@" --no-counts --out "$KEPT/$CANDECODE_SIMD" \
+      > "$file.part" 2> "$file.log" ||
+      { tail -n 5 "$file.log" >&2; return 1; }
+    ! grep '^SKIPPED' "$file.log" >&2 || return 1
+    mv "$file.part" "$file"
+  fi
+  cat "$file"
+}
 "#;
 
-/// Runs one of the book's commands with an engine. Returns its standard output, then its standard
-/// error without lines that start with `[` and without the usage after a mistake.
-fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
+/// Returns bash with one of the book's commands, which runs an engine.
+fn bash(repo: &Repo, program: &Path, typed: &str) -> Command {
     let mut command = Command::new("bash");
     command.args(["-c", &format!("{CARGO}{typed}")]).current_dir(&repo.root);
     command.env("CANDECODE", program).env("CANDECODE_MODELS", repo.root.join("models"));
     host::set_threads(&mut command);
-    let out = child::run(&mut command, LIMIT)?;
+    command
+}
+
+/// Measures: runs a command whose benchmarks leave their outputs and plots in the folder `kept`.
+/// Returns its standard output, and a run's `--stats` after it.
+///
+/// # Errors
+/// If the command fails, or a benchmark leaves something out that it should measure.
+pub fn measured(repo: &Repo, program: &Path, typed: &str, kept: &Path) -> Result<String> {
+    let mut command = bash(repo, program, &format!("set -o pipefail; {typed}"));
+    let out = child::run(command.env("KEPT", kept), LIMIT_OF_A_MEASUREMENT)?;
+    let why = || format!("{}: {}", out.end.words(), out.stderr.trim());
+    ensure!(out.end == End::Exit(0), why());
+    Ok(out.stdout + &out.stderr)
+}
+
+/// Runs one of the book's commands with an engine. Returns its standard output, then its standard
+/// error without lines that start with `[` and without the usage after a mistake.
+fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
+    let out = child::run(&mut bash(repo, program, typed), LIMIT)?;
     let shown = out.stderr.lines().take_while(|line| !line.starts_with("Usage: "));
     let errors: Vec<&str> = shown.filter(|line| !line.starts_with('[')).collect();
     Ok(match out.stdout.trim() {

@@ -226,31 +226,35 @@ fn a_chat_template_that_cannot_be_used_is_reported() {
 
 #[test]
 fn a_trace_shows_every_pass() {
-    let flags = ["--trace", "--format", "json", "--max-num-batched-tokens", "2"];
-    let mut command = Server::command(&flags);
-    let mut server = Server::spawn(command.stderr(Stdio::piped()));
-    let body = json!({"prompt": [[5, 6, 7], [8, 9]], "max_tokens": 4, "ignore_eos": true});
-    let (status, answer) = server.post(COMPLETIONS, &body);
-    assert_eq!(status, 200, "{answer}");
-    let mut counters = [(0, 3), (0, 2)]; // tokens in the cache, and all tokens
-    let lines = BufReader::new(server.child.stderr.take().unwrap()).lines();
-    let steps = lines.map(|line| line.unwrap()).filter(|line| line.starts_with('{'));
-    for (i, line) in steps.enumerate() {
-        let step: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(step["step"], i + 1);
-        assert!(step["total_num_scheduled_tokens"].as_u64().unwrap() <= 2, "{line}");
-        for request in step["requests"].as_array().unwrap() {
-            let (computed, tokens) = &mut counters[request["req_id"].as_u64().unwrap() as usize];
-            assert_eq!(request["num_computed_tokens"], *computed, "{line}");
-            assert_eq!(request["num_tokens"], *tokens, "{line}");
-            *computed += request["num_scheduled_tokens"].as_u64().unwrap();
-            *tokens += u64::from(*computed == *tokens);
+    for scheduler in [["--max-num-batched-tokens", "2"], ["--scheduler", "day15"]] {
+        let mut command =
+            Server::command(&[&scheduler[..], &["--trace", "--format=json"]].concat());
+        let mut server = Server::spawn(command.stderr(Stdio::piped()));
+        let body = json!({"prompt": [[5, 6, 7], [8, 9]], "max_tokens": 4, "ignore_eos": true});
+        let (status, answer) = server.post(COMPLETIONS, &body);
+        assert_eq!(status, 200, "{answer}");
+        let mut counters = [(0, 3), (0, 2)]; // tokens in the cache, and all tokens
+        let lines = BufReader::new(server.child.stderr.take().unwrap()).lines();
+        let steps = lines.map(|line| line.unwrap()).filter(|line| line.starts_with('{'));
+        for (i, line) in steps.enumerate() {
+            let step: Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(step["step"], i + 1);
+            let scheduled = step["total_num_scheduled_tokens"].as_u64().unwrap();
+            assert!(scheduled <= 2 || scheduler[1] == "day15", "{line}");
+            for request in step["requests"].as_array().unwrap() {
+                let (computed, tokens) =
+                    &mut counters[request["req_id"].as_u64().unwrap() as usize];
+                assert_eq!(request["num_computed_tokens"], *computed, "{line}");
+                assert_eq!(request["num_tokens"], *tokens, "{line}");
+                *computed += request["num_scheduled_tokens"].as_u64().unwrap();
+                *tokens += u64::from(*computed == *tokens);
+            }
+            if counters == [(6, 7), (5, 6)] {
+                break; // both have ended: their last token is never computed
+            }
         }
-        if step["num_used_blocks"] == 0 {
-            break; // both have ended
-        }
+        assert_eq!(counters, [(6, 7), (5, 6)]);
     }
-    assert_eq!(counters, [(6, 7), (5, 6)]); // the last token is never computed
     let table = Server::command(&["--format", "json"]).output().unwrap();
     assert_eq!(table.status.code(), Some(2)); // there is nothing to print
 }

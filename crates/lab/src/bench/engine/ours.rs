@@ -105,13 +105,13 @@ pub fn play(job: &str) -> Result<()> {
     let model = load_transformer(&job.model, format, &device, &ops)?;
     let line = match job.what {
         What::Engine => {
-            engine(&model, &job, 2)?;
+            engine(&model, &Job { batch: 1, ..job.clone() }, 2)?; // warms up
             serde_json::to_string(&engine(&model, &job, job.new)?)
         }
         What::Verify => serde_json::to_string(&verify(&model, &job.prompt)?),
         What::Speculate => {
             let tokenizer = read_tokenizer(&job.model)?;
-            serde_json::to_string(&speculate(&model, &tokenizer, job.new)?)
+            serde_json::to_string(&speculate(&model, &tokenizer)?)
         }
     };
     println!("{}", line?);
@@ -170,17 +170,20 @@ fn verify(model: &dyn Model, ids: &[u32]) -> Result<Vec<f64>> {
     Ok(seconds)
 }
 
+/// New tokens in the repetitive text.
+const DRAFTED: usize = 128;
+
 /// Measures a repetitive text without drafts, and with n-gram drafts of 2 to 8 tokens.
-fn speculate(model: &dyn Model, tokenizer: &Tokenizer, new: usize) -> Result<Drafted> {
-    let prompt = tokenizer.encode(&"Tom sees a cat. The cat sees Tom. ".repeat(8))?;
+fn speculate(model: &dyn Model, tokenizer: &Tokenizer) -> Result<Drafted> {
+    let prompt = tokenizer.encode(&"The sky is blue. ".repeat(24))?;
     let begun = Instant::now();
-    let plain = text_of(model, tokenizer, request(model, &prompt, new))?;
+    let plain = text_of(model, tokenizer, request(model, &prompt, DRAFTED))?;
     let plain_s = begun.elapsed().as_secs_f64();
     let mut rows = vec![];
     for k in [2, 4, 8] {
         let drafter = Box::new(NgramDrafter { n: 2, vocab_size: model.config().vocab_size });
         let target = Cached::new(model, Box::new(cache(model)));
-        let request = request(model, &prompt, new);
+        let request = request(model, &prompt, DRAFTED);
         let mut decoder = SpeculativeDecoder::new(target, tokenizer, request, drafter, k)?;
         let begun = Instant::now();
         while decode_block(&mut decoder)?.last().is_some_and(|token| token.finish.is_none()) {}

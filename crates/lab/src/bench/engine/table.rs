@@ -4,7 +4,7 @@ use super::ours::{Drafted, Run, VERIFIED};
 use super::{Contender, Job};
 use crate::args::Args;
 use crate::plot;
-use crate::shared::{commit, machine};
+use crate::shared::machine;
 use crate::times::median;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -68,10 +68,9 @@ pub fn rows(
 pub fn head(args: &Args, job: &Job, probes: &[[f64; 2]]) -> String {
     let probes: Vec<String> = probes.iter().flatten().map(|b| format!("{:.0}", b / 1e9)).collect();
     format!(
-        "{}, commit {}. {}, a prompt of {}, {} new tokens, medians of {} rounds. Memory read {} \
+        "{}. {}, a prompt of {}, {} new tokens, medians of {} rounds. Memory read {} \
          GB/s before and after the rounds.\n\n",
         machine(),
-        commit(),
         last_part(args.model()),
         job.prompt.len(),
         job.new,
@@ -105,16 +104,21 @@ pub fn text(rows: &[Row], verify: &[Vec<f64>], drafted: &[Drafted]) -> String {
             equal(row.same_tokens),
         );
     }
-    out += "\n| tokens in a pass | cost, in passes over one |\n|--:|--:|\n";
+    out += "\n| a pass over | cost, in passes over one |\n|--:|--:|\n";
     for (i, tokens) in VERIFIED.iter().enumerate() {
         let cost = median(verify.iter().map(|seconds| seconds[i] / seconds[0]).collect());
-        let _ = writeln!(out, "| {tokens} | {cost:.2} |");
+        let _ = writeln!(out, "| {tokens} tokens | {cost:.2} |");
     }
-    out += "\n| drafts of | tokens per pass | measured speedup | text |\n|--:|--:|--:|---|\n";
+    out += "\n| drafts | tokens per pass | measured speedup | text |\n|--:|--:|--:|---|\n";
     for (i, row) in drafted[0].rows.iter().enumerate() {
         let gain = median(drafted.iter().map(|all| all.plain_s / all.rows[i].seconds).collect());
-        let _ =
-            writeln!(out, "| {} | {:.2} | {gain:.2} | {} |", row.k, row.a_pass, equal(row.same));
+        let _ = writeln!(
+            out,
+            "| up to {} | {:.2} | {gain:.2} | {} |",
+            row.k,
+            row.a_pass,
+            equal(row.same)
+        );
     }
     out
 }
@@ -144,11 +148,10 @@ pub fn bars(rows: &[Row], args: &Args) -> String {
     let machine = machine.split(", kernels").next().unwrap_or_default();
     let _ = writeln!(
         svg,
-        "<text class=\"note left\" x=\"8\" y=\"{}\">tokens per second, one text; {}, {machine}, \
-         commit {}</text>\n</svg>",
+        "<text class=\"note left\" x=\"8\" y=\"{}\">tokens per second, one text; {}, \
+         {machine}</text>\n</svg>",
         height - 18,
         last_part(args.model()),
-        commit(),
     );
     svg
 }

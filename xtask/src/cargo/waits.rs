@@ -1,7 +1,8 @@
 //! What long waits took the last time on this machine, so that the next one of their kind is
 //! announced with that time, or without any. Kept in the target directory.
 
-use crate::{backup, cargo};
+use super::target_dir;
+use crate::backup;
 use candecode_course::Repo;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -38,7 +39,7 @@ impl Wait {
         let name = match self {
             Wait::Engine => "engine",
         };
-        cargo::target_dir(repo).join("candecode/waits").join(name)
+        target_dir(repo).join("candecode/waits").join(name)
     }
 }
 
