@@ -33,7 +33,11 @@ impl BlockQ8_0 {
     #[inline(always)]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let scale = f16::from_le_bytes([bytes[0], bytes[1]]);
-        Self { scale, quants: std::array::from_fn(|i| bytes[2 + i] as i8) }
+        let mut quants = [0; BLOCK_SIZE];
+        for (i, byte) in bytes[2..][..BLOCK_SIZE].iter().enumerate() {
+            quants[i] = *byte as i8;
+        }
+        Self { scale, quants }
     }
 }
 
@@ -61,7 +65,9 @@ impl BlockQ4_0 {
     #[inline(always)]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let scale = f16::from_le_bytes([bytes[0], bytes[1]]);
-        Self { scale, quants: std::array::from_fn(|i| bytes[2 + i]) }
+        let mut quants = [0; BLOCK_SIZE / 2];
+        quants.copy_from_slice(&bytes[2..][..BLOCK_SIZE / 2]);
+        Self { scale, quants }
     }
 }
 
@@ -323,7 +329,11 @@ pub fn dot_row(kind: QuantType, row: &[u8], x: &[BlockQ8_0]) -> Result<f32> {
     if blocks.len() != x.len() {
         bail!("a row of {} blocks cannot be multiplied by one of {}", blocks.len(), x.len())
     }
-    Ok(blocks.zip(x).map(|(bytes, x)| dot_block(kind, bytes, x)).sum())
+    let mut sum = 0.0;
+    for (bytes, x) in blocks.zip(x) {
+        sum += dot_block(kind, bytes, x);
+    }
+    Ok(sum)
     // </solution>
 }
 
@@ -553,10 +563,12 @@ impl BlockQ4_1 {
     /// Reads a block from its 20 bytes: the scale, the minimum, and the integers.
     #[inline(always)]
     pub fn from_bytes(bytes: &[u8]) -> Self {
+        let mut quants = [0; BLOCK_SIZE / 2];
+        quants.copy_from_slice(&bytes[4..][..BLOCK_SIZE / 2]);
         Self {
             scale: f16::from_le_bytes([bytes[0], bytes[1]]),
             min: f16::from_le_bytes([bytes[2], bytes[3]]),
-            quants: std::array::from_fn(|i| bytes[4 + i]),
+            quants,
         }
     }
 }

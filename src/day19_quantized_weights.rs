@@ -34,7 +34,11 @@ impl BlockQ8_0 {
     #[inline(always)]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let scale = f16::from_le_bytes([bytes[0], bytes[1]]);
-        Self { scale, quants: std::array::from_fn(|i| bytes[2 + i] as i8) }
+        let mut quants = [0; BLOCK_SIZE];
+        for (i, byte) in bytes[2..][..BLOCK_SIZE].iter().enumerate() {
+            quants[i] = *byte as i8;
+        }
+        Self { scale, quants }
     }
 }
 
@@ -62,7 +66,9 @@ impl BlockQ4_0 {
     #[inline(always)]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let scale = f16::from_le_bytes([bytes[0], bytes[1]]);
-        Self { scale, quants: std::array::from_fn(|i| bytes[2 + i]) }
+        let mut quants = [0; BLOCK_SIZE / 2];
+        quants.copy_from_slice(&bytes[2..][..BLOCK_SIZE / 2]);
+        Self { scale, quants }
     }
 }
 
@@ -416,10 +422,12 @@ impl BlockQ4_1 {
     /// Reads a block from its 20 bytes: the scale, the minimum, and the integers.
     #[inline(always)]
     pub fn from_bytes(bytes: &[u8]) -> Self {
+        let mut quants = [0; BLOCK_SIZE / 2];
+        quants.copy_from_slice(&bytes[4..][..BLOCK_SIZE / 2]);
         Self {
             scale: f16::from_le_bytes([bytes[0], bytes[1]]),
             min: f16::from_le_bytes([bytes[2], bytes[3]]),
-            quants: std::array::from_fn(|i| bytes[4 + i]),
+            quants,
         }
     }
 }
