@@ -7,8 +7,9 @@ use crate::unrolled::unrolled;
 /// Size of a line of the caches, in bytes.
 const LINE: usize = 64;
 
-/// Prefetch distance in bytes where memory is the bottleneck. Fetching this much takes about as long
-/// as multiplying it. A distance ten times as long costs a product of one row a tenth of its speed.
+/// Prefetch distance in bytes where memory is the bottleneck. Fetching this much takes about as
+/// long as multiplying it. A distance ten times as long costs a product of one row a tenth of its
+/// speed.
 pub const AHEAD: usize = 1 << 10;
 
 /// Memory that will be read soon. A loop prefetches some lines of it in each step, since the

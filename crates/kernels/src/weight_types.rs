@@ -62,9 +62,9 @@ impl WeightType for f16 {
         pairs::<S, Self>(row)
     }
 
-    /// AVX-512 has an instruction for this. Other code moves the bits: f16 has 5 exponent bits where
-    /// f32 has 8. Moved into position, they represent 2^-112 of the value, so the result is scaled
-    /// back up. If all 5 are set (infinity or NaN), all 8 have to be.
+    /// AVX-512 has an instruction for this. Other code moves the bits: f16 has 5 exponent bits
+    /// where f32 has 8. Moved into position, they represent 2^-112 of the value, so the result is
+    /// scaled back up. If all 5 are set (infinity or NaN), all 8 have to be.
     #[inline(always)]
     fn widen<S: Simd>(simd: S, pair: S::u32s) -> [S::f32s; 2] {
         #[cfg(target_arch = "x86_64")]
