@@ -223,8 +223,8 @@ impl Known {
     ///
     /// A mistake is a fact if it explains all checks of its task, and more than any other that
     /// does, and if all checks that it fails elsewhere fail as they do with it, except for those
-    /// that another such mistake fails, too. It is likely if it only explains its task, or if it
-    /// explains the first failure and many others.
+    /// that another such mistake fails, too, and if other facts explain all failures before it. It
+    /// is likely if it only explains its task, or if it explains the first failure and many others.
     pub fn causes<'a>(&'a self, results: &'a Results) -> BTreeMap<&'a str, Cause<'a>> {
         let fits: Vec<Fit> =
             self.mistakes.iter().map(|mistake| Fit::new(mistake, results)).collect();
@@ -252,6 +252,21 @@ impl Known {
         let failing =
             self.checks.iter().filter(|check| matches!(results.get(*check), Some(Some(_))));
         let failing: Vec<&str> = failing.map(String::as_str).collect();
+        // A failure before it that no fact explains may be its cause.
+        let facts: Vec<&Fit> = only
+            .into_iter()
+            .filter(|fit| causes.values().any(|cause| *cause == fit.cause()))
+            .collect();
+        let explained =
+            |check: &str| facts.iter().any(|fit| fit.mistake.failures.contains_key(check));
+        let unexplained = failing.iter().position(|check| !explained(check));
+        for cause in causes.values_mut() {
+            let Cause::Fact(mistake) = *cause else { continue };
+            let first = failing.iter().position(|check| mistake.failures.contains_key(*check));
+            if unexplained.is_some_and(|at| Some(at) < first) {
+                *cause = Cause::Perhaps(vec![mistake]);
+            }
+        }
         for check in &failing {
             let may = fits.iter().filter(|f| f.explains_its_task() && f.telling.contains(check));
             let may: Vec<&Mistake> = best(may.collect()).iter().map(|fit| fit.mistake).collect();

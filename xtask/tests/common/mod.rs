@@ -43,6 +43,7 @@ path = "src/main.rs"
 metal = []
 cuda = []
 hub = []
+templates = []
 [dependencies]
 candecode = { path = "../.." }
 "#;
