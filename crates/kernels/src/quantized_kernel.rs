@@ -169,6 +169,10 @@ fn tile_products(
     set: InstructionSet,
     kind: QuantType,
     tile: &[u8],
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(unused_variables, reason = "only x86 prefetches")
+    )]
     ahead: Ahead,
     x: XRows<'_>,
     sums: &mut [[f32; TILE_ROWS]],
