@@ -137,7 +137,7 @@ pub struct Tile<'a, D: MultiplyAdd, const R: usize> {
     pub begins: bool,
     /// For the last part, the destination of the totals: `totals[m][r]`.
     pub totals: Option<&'a mut [[f32; 4]; MAX_X_ROWS]>,
-    /// What to prefetch meanwhile, in as many steps as a row has vectors.
+    /// The memory to prefetch during the products, in one step for each vector of a row.
     pub ahead: Ahead,
 }
 
