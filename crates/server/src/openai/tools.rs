@@ -160,11 +160,14 @@ pub fn check(fields: &Fields) -> Result<(), ApiError> {
     }
     let named = match choice(fields) {
         ToolChoice::Named { function, .. } => Some(function.name),
-        ToolChoice::Mode(ToolMode::Required) if tools.is_empty() => None,
+        ToolChoice::Mode(ToolMode::Required) => None,
         ToolChoice::Mode(_) => return Ok(()),
     };
+    if schema(fields).is_some() {
+        let message = "tool_choice can only be none or auto here: a call can't be enforced";
+        return Err(ApiError::unsupported("tool_choice", message));
+    }
     let message = match named {
-        Some(name) if tools.iter().any(|tool| tool.function.name == name) => return Ok(()),
         Some(name) => format!("tool_choice names {}, which is none of the tools", quoted(&name)),
         None => "tool_choice \"required\" needs tools".to_string(),
     };
@@ -181,6 +184,7 @@ pub fn schema(fields: &Fields) -> Option<Value> {
         _ => empty(),
     };
     let name = match choice(fields) {
+        ToolChoice::Mode(ToolMode::Required) if fields.tools.is_empty() => return None,
         ToolChoice::Mode(ToolMode::Required) => None,
         ToolChoice::Named { function, .. } => Some(function.name),
         ToolChoice::Mode(_) => return None,
