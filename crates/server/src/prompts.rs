@@ -125,7 +125,8 @@ impl PromptReader {
             ToolChoice::Mode(ToolMode::Required) => form.calls = CallForm::List,
             ToolChoice::Mode(ToolMode::Auto) if !request.fields.tools.is_empty() => {
                 if !template.shows_tools() {
-                    let message = "the chat template doesn't show tools to the model, so it can't                                    choose; only tool_choice required, or by name, works here";
+                    let message = "the chat template doesn't show tools to the model, so it can't \
+                                   choose one; tool_choice none leaves them out";
                     return Err(ApiError::unsupported("tools", message));
                 }
                 form.calls = match text.contains("<tool_call>") {

@@ -144,7 +144,7 @@ fn beyond_text(
                 return invalid(" is a tool's result, and no call of a tool is before it".into());
             }
             if !open_calls.iter().any(answers) {
-                let id = quoted(&id.unwrap_or_default());
+                let id = quoted(id.unwrap_or_default());
                 return invalid(format!(".tool_call_id {id} is none of the calls before it"));
             }
             more.extend(id.map(|id| ("tool_call_id".into(), json!(id))));
