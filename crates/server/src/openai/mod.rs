@@ -12,4 +12,4 @@ mod tests;
 pub use api_error::{cut, ApiError};
 pub use api_request::{ApiRequest, ChatMessage, PromptInput, NO_SEED};
 pub use fields::Endpoint;
-pub use reply::{ChoiceDelta, Reply};
+pub use reply::{Backing, ChoiceDelta, Reply};
