@@ -5,7 +5,9 @@ use crate::activity::Activity;
 use crate::app_state::AppState;
 use crate::body;
 use crate::metrics::Measured;
-use crate::openai::{checks, ApiError, ApiRequest, Backing, ChoiceDelta, Endpoint, Reply};
+use crate::openai::{
+    checks, AnswerForm, ApiError, ApiRequest, Backing, ChoiceDelta, Endpoint, Reply,
+};
 use crate::prompt_report::PromptReport;
 use crate::response_sink::{Inbox, ResponseSink};
 use crate::util::{now, random};
@@ -36,6 +38,8 @@ struct ReadRequest {
     prompts: Vec<Vec<u32>>,
     /// The texts that the answer repeats.
     echoes: Vec<String>,
+    /// What to look for in the answer.
+    form: AnswerForm,
 }
 
 /// Answers a request, with an error if it is rejected or fails.
@@ -67,7 +71,7 @@ async fn answer(
         Endpoint::Chat => "chatcmpl",
     };
     let id = format!("{prefix}-{:016x}{:06x}", random(), state.count.fetch_add(1, Relaxed));
-    let ReadRequest { mut request, prompts, echoes } = read;
+    let ReadRequest { mut request, prompts, echoes, form } = read;
     let top = request.prompt_logprobs();
     let rows = prompts.iter().flat_map(|prompt| std::iter::repeat_n(prompt, request.n));
     let reports: Vec<_> = rows.map(|prompt| Arc::new(PromptReport::new(prompt, top))).collect();
@@ -75,7 +79,7 @@ async fn answer(
     let engine = state.prompts.engine.clone();
     let backing = Backing { engine, reports, fingerprint: state.fingerprint.clone() };
     let reply = Reply::new(&request, &prompts, &echoes, id, now(), state.model.clone());
-    let reply = reply.backed_by(backing);
+    let reply = reply.with_form(&form, !request.fields.stream).backed_by(backing);
     let (sink, inbox) = ResponseSink::open(state.metrics.clone());
     let choices = prompts.len() * request.n;
     let prompt_tokens = prompts.iter().map(Vec::len).sum();
@@ -117,7 +121,8 @@ async fn read(
         let prompts = reader.read(&request)?;
         checks::check_logprobs(&request, &prompts, config, reader.pass_tokens)?;
         let echoes = reader.echoes(&request)?;
-        Ok(ReadRequest { request, prompts, echoes })
+        let form = reader.form(&request, &prompts)?;
+        Ok(ReadRequest { request, prompts, echoes, form })
     };
     lane.run(work).await
 }
