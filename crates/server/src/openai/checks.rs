@@ -4,6 +4,7 @@
 use super::api_error::ApiError;
 use super::api_request::ApiRequest;
 use super::fields::{Endpoint, Fields, Logprobs};
+use super::tools;
 use candecode::kit::error::{describe, shown};
 use candecode::kit::{ModelConfig, SamplingParams, Tokenizer};
 use candecode_engine::{requests, token_rules};
@@ -22,6 +23,7 @@ const MOST_LOGPROBS: usize = 1 << 18;
 /// 400, naming the field.
 pub fn check(fields: &Fields) -> Result<(), ApiError> {
     check_ranges(fields)?;
+    tools::check(fields)?;
     if let Some(format) = fields.response_format.as_ref().filter(|format| format.kind != "text") {
         let message = format!(
             "response_format {} is not supported here; use structured_outputs with regex or choice",
