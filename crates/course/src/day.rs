@@ -68,7 +68,11 @@ impl Day {
     /// Returns the day's place in the order of the book, for sorting: day 11 uses day 12's batches,
     /// and comes after day 15.
     pub fn place(&self) -> (u32, u32) {
-        if self.is_elective() { (15, self.number) } else { (self.number, 0) }
+        if self.is_elective() {
+            (15, self.number)
+        } else {
+            (self.number, 0)
+        }
     }
 
     /// Returns the feature that compiles the reference instead of the reader's file.
