@@ -93,7 +93,7 @@ impl<S: Widen> MultiplyAdd for F16s<S> {
     type Sums = S::f32s;
     const NUMBERS: usize = 2 * S::F32_LANES;
     const VECTORS: usize = 2;
-    const X_ROWS: usize = x_rows(S::F32_LANES, size_of::<f16>());
+    const X_ROWS: usize = x_rows(S::F32_LANES);
 
     #[inline(always)]
     fn stored(row: &[f16]) -> &[[S::Stored; 2]] {

@@ -8,6 +8,7 @@ use crate::weight_types::WeightType;
 use pulp::{NullaryFnOnce, Simd};
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::atomic::{compiler_fence, Ordering};
 #[cfg(target_arch = "x86_64")]
 use {pulp::bytemuck::cast, pulp::f32x16, pulp::x86::V4, std::any::Any, std::arch::x86_64::__m512};
 
@@ -15,12 +16,12 @@ use {pulp::bytemuck::cast, pulp::f32x16, pulp::x86::V4, std::any::Any, std::arch
 pub const W_ROWS: usize = 3;
 
 /// Returns the maximum number of rows of `x` at a time: `3 x 8` sums and their operands fill 32
-/// registers, and `3 x 4` fill 16. Of weights that are widened, the next ones need registers, too.
-pub const fn x_rows(lanes: usize, weight_bytes: usize) -> usize {
-    match (many_registers(lanes), weight_bytes) {
-        (true, _) => 8,
-        (false, 4) => 4,
-        (false, _) => 3,
+/// registers, and `3 x 4` fill 16.
+pub const fn x_rows(lanes: usize) -> usize {
+    if many_registers(lanes) {
+        8
+    } else {
+        4
     }
 }
 
@@ -76,7 +77,7 @@ impl<S: Simd, W: WeightType> MultiplyAdd for F32s<S, W> {
     type Sums = S::f32s;
     const NUMBERS: usize = 2 * S::F32_LANES;
     const VECTORS: usize = 2;
-    const X_ROWS: usize = x_rows(S::F32_LANES, size_of::<W>());
+    const X_ROWS: usize = x_rows(S::F32_LANES);
 
     #[inline(always)]
     fn stored(row: &[W]) -> &[W::Chunk<S>] {
@@ -179,7 +180,7 @@ impl<D: MultiplyAdd, const R: usize> Tile<'_, '_, D, R> {
             7 if const { D::X_ROWS == 8 && R > 1 } => self.add_rows::<7>(),
             6 if const { D::X_ROWS == 8 && R > 1 } => self.add_rows::<6>(),
             5 if const { D::X_ROWS == 8 && R > 1 } => self.add_rows::<5>(),
-            4 if const { D::X_ROWS > 3 && R > 1 } => self.add_rows::<4>(),
+            4 if const { R > 1 } => self.add_rows::<4>(),
             3 if const { R > 1 } => self.add_rows::<3>(),
             2 => self.add_rows::<2>(),
             _ => self.add_rows::<1>(),
@@ -218,9 +219,14 @@ impl<D: MultiplyAdd, const R: usize, const M: usize> NullaryFnOnce
         }
         for k in 0..steps {
             ahead.prefetch::<6>(k);
-            // One vector after another: both of all rows wouldn't fit in the registers. And the
-            // next addition to a sum is far from the one whose result it needs.
+            // One vector after another: both of all rows wouldn't fit in the registers, and the next
+            // addition to a sum is far from the one whose result it needs.
             unrolled!(v in D::VECTORS => {
+                if const { D::X_ROWS == 4 } {
+                    // The compiler would load the second vectors early, and the sums, which fill
+                    // the registers, would go to memory.
+                    compiler_fence(Ordering::SeqCst);
+                }
                 let mut w = [dot.widen(rows[0][k], v); R];
                 unrolled!(r in R => { w[r] = dot.widen(rows[r][k], v); });
                 unrolled!(m in M => {
