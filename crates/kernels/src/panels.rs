@@ -244,7 +244,7 @@ fn columns<S: Simd, const R: usize, const P: usize>(
 }
 
 /// Number of rows read between two prefetches.
-pub const STRETCH: usize = 16;
+pub const STRETCH: usize = 8;
 
 /// Returns `Σ weights[r][j] · part of rows[first + j]` for every `r`. `part` receives the numbers
 /// of some rows and the start of one of them. It must return a value.
