@@ -2,14 +2,17 @@
 
 use super::fields::{Endpoint, Fields};
 use candecode::kit::SamplingParams;
+use serde_json::{Map, Value};
 
 /// One message of a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatMessage {
-    /// `system`, `user` or `assistant`.
+    /// `system`, `user`, `assistant` or `tool`.
     pub role: &'static str,
     /// The message text.
     pub content: String,
+    /// What else a template reads: thoughts, calls, and what a tool's result belongs to.
+    pub more: Map<String, Value>,
 }
 
 /// A prompt as the client sent it.
@@ -42,6 +45,20 @@ pub struct ApiRequest {
     pub fields: Fields,
     /// Names of fields that were ignored.
     pub ignored: Vec<String>,
+}
+
+impl ApiRequest {
+    /// Returns true if the answer is the prompt and nothing else: `max_tokens` is 0 with `echo`.
+    pub fn only_echoes(&self) -> bool {
+        self.fields.most_tokens() == Some(0)
+    }
+
+    /// Returns the number of top alternatives to compute for each token of the prompt. None: no
+    /// logprobs. As in vLLM, `echo` with `logprobs` asks for them, too.
+    pub fn prompt_logprobs(&self) -> Option<usize> {
+        let echoed = self.logprobs.filter(|_| self.fields.echo);
+        self.fields.prompt_logprobs.max(echoed)
+    }
 }
 
 /// The seed of a request without one, or with -1, as in vLLM and llama.cpp. Each of its choices

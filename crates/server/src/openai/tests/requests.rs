@@ -4,10 +4,10 @@ use crate::openai::fields::Fields;
 use crate::openai::Endpoint::{self, Chat, Completions};
 use crate::openai::{ApiError, ApiRequest, ChatMessage, PromptInput, NO_SEED};
 use candecode::kit::SamplingParams;
-use serde_json::{json, Value};
+use serde_json::{json, Map, Value};
 
 /// Parses a minimal request with the fields in `more`, sent to a server of story-3m.
-fn parse(endpoint: Endpoint, more: &Value) -> Result<ApiRequest, ApiError> {
+pub fn parse(endpoint: Endpoint, more: &Value) -> Result<ApiRequest, ApiError> {
     let mut body = match endpoint {
         Completions => json!({"prompt": "Once"}),
         Chat => json!({"messages": [{"role": "user", "content": "Hi"}]}),
@@ -20,7 +20,7 @@ fn parse(endpoint: Endpoint, more: &Value) -> Result<ApiRequest, ApiError> {
 
 /// Expects the request to be rejected with 400, and returns the field at fault and the message.
 #[track_caller]
-fn refused(endpoint: Endpoint, more: &Value) -> (String, String) {
+pub fn refused(endpoint: Endpoint, more: &Value) -> (String, String) {
     match parse(endpoint, more) {
         Ok(request) => panic!("{more} was accepted: {request:?}"),
         Err(error) => {
@@ -43,10 +43,8 @@ fn a_field_is_read_or_rejected_or_ignored() {
     for (endpoint, fields, outcome) in [
         // Fields of other servers that would change the text, unless their value is the one for
         // "off".
-        (Chat, json!({"tools": [{"type": "function"}]}), Unsupported),
         (Chat, json!({"tools": [{"type": "function"}], "tool_choice": "none"}), Ignored),
         (Chat, json!({"tools": [], "tool_choice": "auto"}), Ignored),
-        (Chat, json!({"tool_choice": "required"}), Unsupported),
         (Chat, json!({"functions": [{"name": "f"}], "function_call": "auto"}), Unsupported),
         (Chat, json!({"functions": [{"name": "f"}], "function_call": "none"}), Ignored),
         (Chat, json!({"function_call": {"name": "f"}}), Unsupported),
@@ -297,7 +295,12 @@ fn out_of_range_or_oversized_values_are_refused() {
         (json!({"chat_template_kwargs": {"a": 1}}), "chat_template_kwargs"),
         (json!({"logprobs": 21}), "logprobs"),
         (json!({"logprobs": true}), "logprobs"),
-        (json!({"echo": true, "logprobs": 0}), "echo"),
+        (json!({"max_tokens": 0}), "max_tokens"), // only with echo
+        (json!({"echo": true, "max_tokens": -1}), "max_tokens"),
+        (json!({"prompt_logprobs": 21}), "prompt_logprobs"),
+        (json!({"prompt_logprobs": -1}), "prompt_logprobs"),
+        (json!({"prompt_logprobs": true}), "prompt_logprobs"),
+        (json!({"prompt_logprobs": 0, "stream": true}), "prompt_logprobs"),
         (json!({"prompt": vec!["Once"; 65], "n": 2}), "n"),
     ] {
         assert_eq!(refused(Completions, &asked).0, param, "{asked}");
@@ -343,7 +346,8 @@ fn each_prompt_and_message_form_is_parsed_or_refused() {
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
         {"role": "system", "content": []},
     ]);
-    let said = |role, content: &str| ChatMessage { role, content: content.to_string() };
+    let said =
+        |role, content: &str| ChatMessage { role, content: content.to_string(), more: Map::new() };
     let want = vec![
         said("system", "Be short."),
         said("user", "Hi"),
