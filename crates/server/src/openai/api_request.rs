@@ -2,6 +2,7 @@
 
 use super::fields::{Endpoint, Fields};
 use candecode::kit::SamplingParams;
+use candecode_structured::Constraint;
 
 /// One message of a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +33,9 @@ pub struct ApiRequest {
     pub prompts: Vec<PromptInput>,
     /// The sampling parameters for every prompt.
     pub params: SamplingParams,
-    /// The request field that `params.allow_regex` was read from.
+    /// The JSON schema or grammar that every completion must follow.
+    pub constraint: Option<Constraint>,
+    /// The request field that `params.allow_regex` or `constraint` was read from.
     pub pattern_field: Option<&'static str>,
     /// Completions per prompt.
     pub n: usize,
