@@ -45,7 +45,7 @@ pub fn grouped_attention(
 /// `Qwen3Attention`).
 #[derive(Debug, Clone)]
 pub struct Attention {
-    /// This layer's number, counted from 0. The cache files keys and values under it.
+    /// This layer's number, counted from 0. The cache uses it as the key for this layer.
     pub layer_idx: usize,
     /// Query heads.
     pub num_heads: usize,

@@ -102,9 +102,9 @@ impl<'a> TextStream<'a> {
     /// Appends a token and returns the new text that can't change anymore, which may be
     /// empty. Text that was returned earlier never changes.
     ///
-    /// Text that ends in `U+FFFD` may be half a character, so it waits. A stray byte
-    /// must not hide the text after it: `E2` followed by both bytes of `é` is `U+FFFD`
-    /// and `é`. With a byte-level tokenizer, all pieces and the text of `finish`,
+    /// Text that ends in `U+FFFD` is held back, because it may be half a character. A
+    /// stray byte must not hide the text after it: `E2` followed by both bytes of `é`
+    /// is `U+FFFD` and `é`. With a byte-level tokenizer, all pieces and the text of `finish`,
     /// joined, equal `decode` of all ids. With byte fallback the pieces may keep a
     /// character that `decode` of all ids turns into `U+FFFD`, because of a stray byte
     /// next to it.
@@ -139,7 +139,7 @@ impl<'a> TextStream<'a> {
         // </solution>
     }
 
-    /// Creates a stream that continues a prompt. It never returns text of the prompt.
+    /// Creates a stream that continues a prompt. It never returns text from the prompt.
     ///
     /// It starts from the prompt's last five ids, or all if there are fewer (vLLM
     /// `INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET`): decoded alone, the first new token

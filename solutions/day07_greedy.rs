@@ -12,8 +12,8 @@ use candle_core::{bail, Result};
 // part 1: choose a token
 
 /// Returns the index of the largest logit. Ties go to the first, as in torch's `argmax`
-/// on the CPU. You don't have to handle `+inf`: no processor here writes it, and a
-/// healthy model doesn't compute it.
+/// on the CPU. You don't have to handle `+inf`: no processor here produces it, and
+/// neither does a healthy model.
 ///
 /// # Errors
 /// If there are no logits, if any of them is NaN, or if all are `-inf`.

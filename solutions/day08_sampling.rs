@@ -56,7 +56,7 @@ pub fn temperature(logits: &mut [f32], t: f64) -> Result<()> {
 /// `TopKLogitsWarper`; Fan et al. 2018).
 ///
 /// # Errors
-/// If `k` is 0. The message names top-k: `top_k`, `top-k` or the like.
+/// If `k` is 0. The message must mention top-k, in any spelling.
 pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
     // task 8.3: Keep the k largest logits, ties included
     // <solution>

@@ -149,7 +149,7 @@ impl DecoderLayer {
 }
 
 /// The whole stack (HF `LlamaForCausalLM`, `Qwen2ForCausalLM`, `Qwen3ForCausalLM`,
-/// `GPT2LMHeadModel`), with HF's names.
+/// `GPT2LMHeadModel`). Field names follow HF.
 pub struct Transformer {
     /// Sizes, context and special ids.
     pub config: ModelConfig,

@@ -44,7 +44,7 @@ pub struct Precision {
 }
 
 impl Precision {
-    /// Sets the widths from two types. They can differ: with `--dtype bf16` on the
+    /// Takes the widths of two types. They can differ: with `--dtype bf16` on the
     /// CPU the weights are bf16 and the cache is f32.
     pub fn new(weights: DType, cache: DType) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl BytesMoved {
 /// Floating-point operations of a pass. A multiply-add counts as two.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Operations {
-    /// Products with the weights, including the LM head's.
+    /// Matmuls with the weights, including the LM head's.
     pub weights: f64,
     /// Queries with keys, and probabilities with values.
     pub attention: f64,
@@ -121,13 +121,13 @@ pub fn bytes_moved(config: &ModelConfig, pass: &Pass, precision: &Precision) -> 
     todo!("day 16, task 3: Compute the bytes of the weights, of the keys and values, and of the logits")
 }
 
-/// Returns the operations of a pass: those of the products with the weights, and
+/// Returns the operations of a pass: those of the matmuls with the weights, and
 /// those of attention. A new token attends to all cached keys, and to the new ones
 /// up to its own. Only positions that get logits go through the LM head.
 ///
-/// Norms and RoPE aren't counted: they grow with C, and the products with C².
+/// Norms and RoPE aren't counted: they grow with C, and the matmuls with C².
 /// Softmax isn't, either: it takes a few operations per score, where attention's
-/// products take 4 · D.
+/// dot products take 4 · D.
 pub fn operations(config: &ModelConfig, pass: &Pass) -> Operations {
     // task 16.4: Count the operations of the products with the weights, and of attention
     todo!("day 16, task 4: Count the operations of the products with the weights, and of attention")
@@ -186,10 +186,10 @@ impl Machine {
         }
     }
 
-    /// Predicts the time of a model's pass. It has two stages: the products with the
+    /// Predicts the time of a model's pass. It has two stages: the matmuls with the
     /// weights, which also write the logits, and attention, which reads the cache.
     /// They run one after the other, and within each stage moving and computing
-    /// overlap. The bound is that of the stage that takes longer, or of the products
+    /// overlap. The bound is that of the stage that takes longer, or of the matmuls
     /// if both take the same time.
     pub fn predict_pass(
         &self,
@@ -231,10 +231,10 @@ pub fn decode_rate(
 }
 
 /// Returns the critical batch: the smallest number of rows at which a decode
-/// step's products with the weights are compute-bound. Attention has no part in
+/// step's matmuls with the weights are compute-bound. Attention has no part in
 /// it.
 ///
-/// Returns None if the products are memory-bound at any number of rows.
+/// Returns None if the matmuls are memory-bound at any number of rows.
 pub fn critical_batch(
     config: &ModelConfig,
     precision: &Precision,

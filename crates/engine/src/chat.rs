@@ -10,22 +10,25 @@ use anyhow::{ensure, Result};
 use candecode::day07_greedy::Sequence;
 use candecode::day10_kv_cache::{next_token, Cached};
 use candecode::kit::{FinishReason, Request, Token, Tokenizer};
+use serde_json::{Map, Value};
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// `system`, `user` or `assistant`.
+    /// `system`, `user`, `assistant` or `tool`.
     pub role: &'static str,
     /// The message text.
     pub content: String,
     /// Why an answer ended. None if it was interrupted. Only a story in turns uses it.
     pub finish: Option<FinishReason>,
+    /// What else a template reads, such as `tool_calls`.
+    pub more: Map<String, Value>,
 }
 
 impl Message {
     /// Creates a message that isn't an answer.
     pub fn new(role: &'static str, content: &str) -> Self {
-        Self { role, content: content.to_string(), finish: None }
+        Self { role, content: content.to_string(), finish: None, more: Map::new() }
     }
 }
 
@@ -180,7 +183,7 @@ impl<'a> Chat<'a> {
     ) -> Result<Turn> {
         let ChatPrompt { ids, mut messages, .. } = prompt;
         let (turn, text) = self.generate(ids, request, on_token)?;
-        messages.push(Message { role: "assistant", content: text, finish: turn.finish });
+        messages.push(Message { finish: turn.finish, ..Message::new("assistant", &text) });
         self.messages = messages;
         Ok(turn)
     }

@@ -5,7 +5,7 @@ use crate::activity::Activity;
 use crate::app_state::AppState;
 use crate::body;
 use crate::metrics::Measured;
-use crate::openai::{checks, ApiError, ApiRequest, ChoiceDelta, Endpoint, Reply};
+use crate::openai::{checks, AnswerForm, ApiError, ApiRequest, ChoiceDelta, Endpoint, Reply};
 use crate::response_sink::{Inbox, ResponseSink};
 use crate::util::{now, random};
 use axum::body::Body;
@@ -25,6 +25,8 @@ struct ReadRequest {
     prompts: Vec<Vec<u32>>,
     /// The texts that the answer repeats.
     echoes: Vec<String>,
+    /// What to look for in the answer.
+    form: AnswerForm,
 }
 
 /// Answers a request, with an error if it is rejected or fails.
@@ -61,8 +63,9 @@ async fn answer(
         Endpoint::Chat => "chatcmpl",
     };
     let id = format!("{prefix}-{:016x}{:06x}", random(), state.count.fetch_add(1, Relaxed));
-    let ReadRequest { request, prompts, echoes } = read;
+    let ReadRequest { request, prompts, echoes, form } = read;
     let reply = Reply::new(&request, &prompts, &echoes, id, now(), state.model.clone());
+    let reply = reply.with_form(&form, !request.fields.stream);
     let (sink, inbox) = ResponseSink::open(state.metrics.clone());
     let choices = prompts.len() * request.n;
     let prompt_tokens = prompts.iter().map(Vec::len).sum();
@@ -104,7 +107,8 @@ async fn read(
         let prompts = reader.read(&request)?;
         checks::check_logprobs(&request, &prompts, config.max_position_embeddings)?;
         let echoes = reader.echoes(&request)?;
-        Ok(ReadRequest { request, prompts, echoes })
+        let form = reader.form(&request, &prompts)?;
+        Ok(ReadRequest { request, prompts, echoes, form })
     };
     lane.run(work).await
 }

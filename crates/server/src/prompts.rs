@@ -1,11 +1,15 @@
 //! Encodes a request's prompts as token ids.
 
-use crate::openai::{ApiError, ApiRequest, ChatMessage, Endpoint, PromptInput};
+use crate::openai::tools::{self, ToolChoice, ToolMode};
+use crate::openai::{
+    AnswerForm, ApiError, ApiRequest, CallForm, ChatMessage, Endpoint, PromptInput, Thoughts,
+};
 use candecode::kit::error::{describe, plain};
 use candecode::kit::ModelConfig;
 use candecode_engine::chat::Message;
 use candecode_engine::Engine;
 use candecode_templates::{RenderOptions, Template};
+use serde_json::json;
 use std::sync::Arc;
 
 /// Maximum number of bytes that `echo` repeats in one answer, across all choices.
@@ -77,13 +81,21 @@ impl PromptReader {
 
     /// Renders a chat to text.
     fn render(&self, request: &ApiRequest, messages: &[ChatMessage]) -> Result<String, ApiError> {
-        let messages: Vec<Message> =
-            messages.iter().map(|message| Message::new(message.role, &message.content)).collect();
+        let message = |sent: &ChatMessage| Message {
+            more: sent.more.clone(),
+            ..Message::new(sent.role, &sent.content)
+        };
+        let messages: Vec<Message> = messages.iter().map(message).collect();
         let fields = &request.fields;
+        let tools = match tools::choice(fields) {
+            ToolChoice::Mode(ToolMode::None) => Vec::new(),
+            _ => fields.tools.iter().map(|tool| json!(tool)).collect(),
+        };
         let open = fields.continue_final_message;
         let options = RenderOptions {
             add_generation_prompt: fields.add_generation_prompt.unwrap_or(!open),
             continue_final_message: open,
+            tools,
             kwargs: fields.chat_template_kwargs.clone(),
         };
         let template = self.template.as_ref().map_err(|why| ApiError::invalid("messages", why))?;
@@ -94,6 +106,46 @@ impl PromptReader {
                 .find(|name| words.starts_with(name));
             ApiError::invalid(option.unwrap_or("messages"), words)
         })
+    }
+
+    /// Returns the form of the answers to a request with these prompts: whether there are thoughts,
+    /// and how calls are written.
+    ///
+    /// # Errors
+    /// 400 if the model would never see the tools that it can choose from.
+    pub fn form(&self, request: &ApiRequest, prompts: &[Vec<u32>]) -> Result<AnswerForm, ApiError> {
+        let one_call = request.fields.parallel_tool_calls == Some(false);
+        let mut form = AnswerForm { one_call, ..AnswerForm::default() };
+        let (Endpoint::Chat, Ok(template)) = (request.endpoint, &self.template) else {
+            return Ok(form);
+        };
+        let text = template.text();
+        match tools::choice(&request.fields) {
+            ToolChoice::Named { function, .. } => form.calls = CallForm::Named(function.name),
+            ToolChoice::Mode(ToolMode::Required) => form.calls = CallForm::List,
+            ToolChoice::Mode(ToolMode::Auto) if !request.fields.tools.is_empty() => {
+                if !template.shows_tools() {
+                    let message = "the chat template doesn't show tools to the model, so it can't \
+                                   choose one; tool_choice none leaves them out";
+                    return Err(ApiError::unsupported("tools", message));
+                }
+                form.calls = match text.contains("<tool_call>") {
+                    true => CallForm::Tagged,
+                    false => CallForm::Json,
+                };
+            }
+            ToolChoice::Mode(_) => {}
+        }
+        let is_free = matches!(form.calls, CallForm::None | CallForm::Tagged | CallForm::Json);
+        if request.pattern_field.is_some() && is_free {
+            form.calls = CallForm::None; // the answer has to match the pattern
+        } else if is_free && text.contains("</think>") {
+            let end = prompts.last().map(|ids| &ids[ids.len().saturating_sub(8)..]);
+            let end = end.and_then(|ids| self.engine.tokenizer().decode(ids).ok());
+            let open = end.is_some_and(|end| end.trim_end().ends_with("<think>"));
+            form.thoughts = if open { Thoughts::Open } else { Thoughts::Possible };
+        }
+        Ok(form)
     }
 
     /// Rejects a text that, by its length alone, must have more tokens than the context.

@@ -28,7 +28,9 @@ const STORY_TEMPLATE: &str = r"
         {{- raise_exception('a story has no system prompt: begin it with a line of your own') -}}
     {%- endif -%}
     {{- message.content -}}
-    {%- if message.role == 'assistant' -%}
+    {%- if message.role == 'tool' -%}
+        {{- ' ' -}}
+    {%- elif message.role == 'assistant' -%}
         {%- if message.finish == 'eos' -%}
             {{- eos_token -}}
         {%- elif message.finish == 'stop'
@@ -55,6 +57,8 @@ pub struct RenderOptions {
     /// Whether to leave the last message open so that the model continues it. Can't be combined
     /// with `add_generation_prompt`.
     pub continue_final_message: bool,
+    /// The tools that the model can call, as JSON. Empty: none.
+    pub tools: Vec<Value>,
     /// Variables for this rendering only, like vLLM's `chat_template_kwargs`. They override those
     /// of [`Template::set`]. One that the template doesn't use changes nothing.
     pub kwargs: Map<String, Value>,
@@ -62,7 +66,8 @@ pub struct RenderOptions {
 
 impl Default for RenderOptions {
     fn default() -> Self {
-        Self { add_generation_prompt: true, continue_final_message: false, kwargs: Map::new() }
+        let (tools, kwargs) = (Vec::new(), Map::new());
+        Self { add_generation_prompt: true, continue_final_message: false, tools, kwargs }
     }
 }
 
@@ -72,6 +77,7 @@ pub struct Template {
     jinja: Jinja,
     variables: BTreeMap<String, Data>,
     source: String,
+    text: String,
     /// The date that `strftime_now` shows. None: the current date, in UTC.
     pub date: Option<DateTime>,
     stops: Vec<String>,
@@ -89,7 +95,8 @@ impl Template {
         let mut variables: BTreeMap<String, Data> = special.collect();
         variables.insert("tools".into(), ().into());
         variables.insert("documents".into(), ().into());
-        Ok(Self { jinja, variables, source: source.to_string(), date: None, stops: Vec::new() })
+        let (source, text) = (source.to_string(), text.to_string());
+        Ok(Self { jinja, variables, source, text, date: None, stops: Vec::new() })
     }
 
     /// Loads the template named by `asked` (a file, or [`STORY`]), or by default the model's own:
@@ -132,6 +139,16 @@ impl Template {
             )
         };
         Self::new(&source, &text, special)
+    }
+
+    /// The template's own text, which shows in which form it expects thoughts and calls of tools.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the template shows tools to the model.
+    pub fn shows_tools(&self) -> bool {
+        self.jinja.variables().iter().any(|name| name == "tools")
     }
 
     /// Sets a variable, such as `enable_thinking=false`, parsed by [`setting`].
@@ -202,6 +219,9 @@ impl Template {
             ensure!(!is_given(name), "chat_template_kwargs can't set {}", shown(name));
             variables.insert(name.clone(), data(value));
         }
+        if !options.tools.is_empty() {
+            variables.insert("tools".into(), options.tools.iter().map(data).collect());
+        }
         variables.insert("messages".into(), messages.iter().map(message_data).collect());
         variables.insert("add_generation_prompt".into(), options.add_generation_prompt.into());
         let rendered = self.jinja.render(variables, self.date.unwrap_or_else(now));
@@ -234,6 +254,7 @@ fn message_data(message: &Message) -> Data {
     let mut entries =
         vec![("role", Data::from(message.role)), ("content", Data::from(message.content.as_str()))];
     entries.extend(message.finish.map(|finish| ("finish", data(&json!(finish)))));
+    entries.extend(message.more.iter().map(|(name, value)| (name.as_str(), data(value))));
     Data::from_pairs(entries)
 }
 

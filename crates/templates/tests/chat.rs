@@ -522,8 +522,7 @@ fn the_story_template_renders_a_chat_as_one_story() {
     let story = Template::of("story-230k", &story("story-230k"), None).unwrap();
     assert_eq!(story.stops(), ["\n"]);
     assert_eq!(story.end_of_turn(&tokenizer), None);
-    let answer =
-        |content: &str, finish| Message { role: "assistant", content: content.into(), finish };
+    let answer = |content: &str, finish| Message { finish, ..Message::new("assistant", content) };
     let text = story.render(&[
         Message::new("user", "A cat sat"),
         answer(" down.", Some(FinishReason::Stop)),

@@ -177,14 +177,14 @@
                 const [moving, computing] = [bytes / bandwidth, operations / peak];
                 const [time, bound] =
                     moving > computing ? [moving, 'bytes'] : [computing, 'operations'];
-                return `${seconds(time)} for ${name === 'products' ? 'the products' : name} (${bound})`;
+                return `${seconds(time)} for ${name === 'products' ? 'the matmuls' : name} (${bound})`;
             });
             return (
                 `${answer.memory_bound ? 'Bytes are the bound' : 'Operations are the bound'}: the pass takes at least ${seconds(answer.seconds)}, ` +
                 `${stages.join(' and ')}, with ${digits(answer.intensity, 3)} operations a byte. ` +
                 (answer.critical_batch
-                    ? `The products with the weights become compute-bound at ${answer.critical_batch} rows.`
-                    : 'The products with the weights stay memory-bound, however many rows there are.')
+                    ? `The matmuls with the weights become compute-bound at ${answer.critical_batch} rows.`
+                    : 'The matmuls with the weights stay memory-bound, however many rows there are.')
             );
         },
     });

@@ -3,14 +3,17 @@
 use super::fields::{Endpoint, Fields};
 use candecode::kit::SamplingParams;
 use candecode_structured::Constraint;
+use serde_json::{Map, Value};
 
 /// One message of a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatMessage {
-    /// `system`, `user` or `assistant`.
+    /// `system`, `user`, `assistant` or `tool`.
     pub role: &'static str,
     /// The message text.
     pub content: String,
+    /// What else a template reads: thoughts, calls, and what a tool's result belongs to.
+    pub more: Map<String, Value>,
 }
 
 /// A prompt as the client sent it.

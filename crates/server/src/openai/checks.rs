@@ -4,6 +4,7 @@
 use super::api_error::ApiError;
 use super::api_request::ApiRequest;
 use super::fields::{Endpoint, Fields, Logprobs};
+use super::tools;
 use candecode::kit::error::describe;
 use candecode::kit::{ModelConfig, SamplingParams, Tokenizer};
 use candecode_engine::{requests, token_rules};
@@ -22,6 +23,7 @@ const MOST_LOGPROBS: usize = 1 << 18;
 /// 400, naming the field.
 pub fn check(fields: &Fields) -> Result<(), ApiError> {
     check_ranges(fields)?;
+    tools::check(fields)?;
     if let Some((id, bias)) = fields.logit_bias.iter().find(|(_, bias)| bias.abs() > 100.0) {
         let message = format!("logit_bias of token {id} must be from -100 to 100, got {bias}");
         return Err(ApiError::invalid("logit_bias", message));

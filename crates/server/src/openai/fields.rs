@@ -1,6 +1,7 @@
 //! The fields of a request: the types of those that are read, and what becomes of all others.
 
 use super::api_error::{cut, ApiError};
+use super::tools::{SentCall, Tool, ToolChoice};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
@@ -41,6 +42,7 @@ pub struct Fields {
     pub min_tokens: usize,
     pub model: String,
     pub n: Option<usize>,
+    pub parallel_tool_calls: Option<bool>,
     pub presence_penalty: Option<f32>,
     pub prompt: Option<Prompts>,
     pub repetition_penalty: Option<f32>,
@@ -53,6 +55,8 @@ pub struct Fields {
     pub stream_options: StreamOptions,
     pub structured_outputs: StructuredOutputs,
     pub temperature: Option<f64>,
+    pub tool_choice: Option<ToolChoice>,
+    pub tools: Vec<Tool>,
     pub top_k: Option<i64>,
     pub top_logprobs: Option<usize>,
     pub top_p: Option<f64>,
@@ -99,7 +103,14 @@ pub enum Logprobs {
 pub struct SentMessage {
     pub role: Role,
     pub content: Option<Content>,
-    /// Everything else, such as `name`, or `tool_calls`.
+    /// An assistant's thoughts, as vLLM and llama.cpp name them.
+    pub reasoning: Option<String>,
+    pub reasoning_content: Option<String>,
+    /// An assistant's calls.
+    pub tool_calls: Option<Vec<SentCall>>,
+    /// The call whose result this is.
+    pub tool_call_id: Option<String>,
+    /// Everything else, such as `name`.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -111,6 +122,8 @@ pub enum Role {
     System,
     User,
     Assistant,
+    /// The result of a call.
+    Tool,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -177,8 +190,7 @@ const UNSUPPORTED: &[(IsOff, &[&str])] = &[
         "audio", "chat_template", "documents", "ebnf", "function_call", "functions", "grammar",
         "guided_grammar", "include_stop_str_in_output", "logits_processors", "lora",
         "negative_prompt", "prompt_embeds", "regex", "repetition_detection", "samplers",
-        "stop_regex", "stop_sequences", "suffix", "tool_choice", "tools", "use_beam_search",
-        "watermarking",
+        "stop_regex", "stop_sequences", "suffix", "use_beam_search", "watermarking",
     ]),
     // Even an empty schema asks for something: any JSON.
     (|_, _| false, &[
@@ -209,7 +221,14 @@ fn elsewhere(endpoint: Endpoint) -> (&'static str, &'static [&'static str]) {
         Endpoint::Chat => ("/v1/completions", &["prompt", "echo"]),
         Endpoint::Completions => (
             "/v1/chat/completions",
-            &["messages", "top_logprobs", "chat_template_kwargs", "continue_final_message"],
+            &[
+                "messages",
+                "top_logprobs",
+                "chat_template_kwargs",
+                "continue_final_message",
+                "tools",
+                "tool_choice",
+            ],
         ),
     }
 }

@@ -1,5 +1,6 @@
 //! OpenAI's protocol: requests and replies, with the vLLM extensions that the course covers.
 
+mod answer_parser;
 mod api_error;
 mod api_request;
 pub mod checks;
@@ -8,7 +9,9 @@ mod parse;
 mod reply;
 #[cfg(test)]
 mod tests;
+pub mod tools;
 
+pub use answer_parser::{AnswerForm, CallForm, Thoughts};
 pub use api_error::{cut, ApiError};
 pub use api_request::{ApiRequest, ChatMessage, PromptInput, NO_SEED};
 pub use fields::Endpoint;

@@ -6,11 +6,12 @@ use super::checks;
 use super::fields::{
     is_empty, Content, Endpoint, Fields, Logprobs, Prompts, ResponseFormat, Role, SentMessage,
 };
+use super::tools::SentCall;
 use candecode::kit::error::{quoted, shown};
 use candecode::kit::SamplingParams;
 use candecode_structured::Constraint;
 use regex_syntax::escape;
-use serde_json::Value;
+use serde_json::{json, Map, Value};
 use std::mem::take;
 
 /// Temperatures below this are treated as greedy (vLLM's `_SAMPLING_EPS`).
@@ -81,14 +82,16 @@ fn chat_messages(sent: Vec<SentMessage>) -> Result<Vec<ChatMessage>, ApiError> {
         let message = "messages is missing or empty; send at least one";
         return Err(ApiError::invalid("messages", message));
     }
-    let read = |(i, message): (usize, SentMessage)| {
+    let mut open_calls = Vec::new();
+    let mut read = |(i, mut message): (usize, SentMessage)| {
         let unsupported =
             |what: &str| ApiError::unsupported("messages", format!("messages[{i}]{what}"));
-        for name in ["tool_calls", "function_call", "audio"] {
+        for name in ["function_call", "audio"] {
             if message.other.get(name).is_some_and(|value| !is_empty(value)) {
                 return Err(unsupported(&format!(".{name} is not supported here")));
             }
         }
+        let more = beyond_text(&mut message, &mut open_calls, i)?;
         let content = match message.content {
             Some(Content::Text(text)) => text,
             Some(Content::Parts(parts)) => {
@@ -115,10 +118,59 @@ fn chat_messages(sent: Vec<SentMessage>) -> Result<Vec<ChatMessage>, ApiError> {
             Role::System => "system",
             Role::User => "user",
             Role::Assistant => "assistant",
+            Role::Tool => "tool",
         };
-        Ok(ChatMessage { role, content })
+        Ok(ChatMessage { role, content, more })
     };
-    sent.into_iter().enumerate().map(read).collect()
+    sent.into_iter().enumerate().map(&mut read).collect()
+}
+
+/// Returns what templates read of message `i` besides its text. `open_calls` are the ids of the
+/// calls that the next results can belong to.
+fn beyond_text(
+    message: &mut SentMessage,
+    open_calls: &mut Vec<Option<String>>,
+    i: usize,
+) -> Result<Map<String, Value>, ApiError> {
+    let invalid =
+        |words: String| Err(ApiError::invalid("messages", format!("messages[{i}]{words}")));
+    let (calls, id) = (message.tool_calls.take().unwrap_or_default(), message.tool_call_id.take());
+    let mut more = Map::new();
+    if message.role != Role::Tool {
+        open_calls.clear();
+    }
+    match message.role {
+        Role::Assistant => {
+            // Templates of either age find the thoughts.
+            let old = message.reasoning_content.take();
+            if let Some(thoughts) = message.reasoning.take().or(old) {
+                more.insert("reasoning".into(), json!(thoughts));
+                more.insert("reasoning_content".into(), json!(thoughts));
+            }
+            open_calls.extend(calls.iter().map(|call| call.id.clone()));
+            if !calls.is_empty() {
+                let calls = calls.into_iter().map(SentCall::for_template).collect();
+                more.insert("tool_calls".into(), calls);
+            }
+        }
+        Role::Tool => {
+            let answers = |call: &Option<String>| id.is_none() || call.is_none() || *call == id;
+            if open_calls.is_empty() {
+                return invalid(" is a tool's result, and no call of a tool is before it".into());
+            }
+            if !open_calls.iter().any(answers) {
+                let id = quoted(id.unwrap_or_default());
+                return invalid(format!(".tool_call_id {id} is none of the calls before it"));
+            }
+            more.extend(id.map(|id| ("tool_call_id".into(), json!(id))));
+            more.extend(message.other.remove("name").map(|name| ("name".into(), name)));
+        }
+        Role::System | Role::User if calls.is_empty() => {}
+        Role::System | Role::User => {
+            return invalid(".tool_calls: only an assistant calls tools".into());
+        }
+    }
+    Ok(more)
 }
 
 /// Reads the sampling fields. Defaults are OpenAI's.

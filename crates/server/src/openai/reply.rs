@@ -1,6 +1,7 @@
 //! Builds answers in the form that OpenAI's clients expect: one JSON document, or a stream of
 //! events.
 
+use super::answer_parser::{AnswerForm, AnswerParser, Part};
 use super::api_error::ApiError;
 use super::api_request::ApiRequest;
 use super::fields::{Endpoint, StreamOptions};
@@ -76,6 +77,10 @@ impl ChoiceDelta {
 struct ReplyChoice {
     /// Text not yet sent in an event. With `echo` it starts with the prompt.
     text: String,
+    /// Takes the text apart. None: all of it is content.
+    parser: Option<AnswerParser>,
+    /// Its parts that haven't been sent yet.
+    parts: Vec<Part>,
     /// Number of tokens, as counted by day 20's serving loop.
     tokens: usize,
     /// Logprobs not yet sent in an event.
@@ -86,6 +91,16 @@ struct ReplyChoice {
     begun: bool,
     /// The reason it finished. None while it is still running.
     finish: Option<FinishReason>,
+}
+
+impl ReplyChoice {
+    /// Returns OpenAI's word for the reason it finished.
+    fn finish_reason(&self, finish: FinishReason) -> &'static str {
+        match finish_reason(finish) {
+            "stop" if self.parser.as_ref().is_some_and(AnswerParser::has_called) => "tool_calls",
+            reason => reason,
+        }
+    }
 }
 
 /// An answer under construction: takes tokens, and produces OpenAI's JSON in one piece or as a
@@ -136,6 +151,16 @@ impl Reply {
         }
     }
 
+    /// Looks for thoughts and calls in each answer. `whole`: the answer isn't streamed.
+    pub fn with_form(mut self, form: &AnswerForm, whole: bool) -> Self {
+        if *form != AnswerForm::default() {
+            for choice in &mut self.choices {
+                choice.parser = Some(AnswerParser::new(form.clone(), whole));
+            }
+        }
+        self
+    }
+
     /// Whether every choice has finished.
     pub fn is_done(&self) -> bool {
         self.choices.iter().all(|choice| choice.finish.is_some())
@@ -150,7 +175,14 @@ impl Reply {
     /// Appends a token to its choice.
     pub fn take(&mut self, delta: ChoiceDelta) {
         let choice = &mut self.choices[delta.index];
-        choice.text.push_str(&delta.text);
+        if let Some(parser) = &mut choice.parser {
+            choice.parts.extend(parser.push(&delta.text));
+            if delta.finish.is_some() {
+                choice.parts.extend(parser.finish());
+            }
+        } else {
+            choice.text.push_str(&delta.text);
+        }
         choice.tokens = delta.tokens;
         choice.logprobs.extend(delta.logprobs);
         choice.finish = delta.finish;
@@ -172,19 +204,23 @@ impl Reply {
             events += &self.event(index, role, Value::Null, None);
         }
         let text = std::mem::take(&mut self.choices[index].text);
+        let mut new = Vec::new();
         if !text.is_empty() {
-            let logprobs = self.take_logprobs(index);
-            let new = match self.endpoint {
+            new.push(match self.endpoint {
                 Endpoint::Completions => json!(text),
                 Endpoint::Chat => json!({"content": text}),
-            };
+            });
+        }
+        for part in std::mem::take(&mut self.choices[index].parts) {
+            new.push(self.part(index, part));
+        }
+        let is_silent = new.is_empty();
+        for (i, new) in new.into_iter().enumerate() {
+            let logprobs = if i == 0 { self.take_logprobs(index) } else { Value::Null };
             events += &self.event(index, new, logprobs, None);
         }
         if finish.is_some() {
-            let logprobs = match text.is_empty() {
-                true => self.take_logprobs(index),
-                false => Value::Null,
-            };
+            let logprobs = if is_silent { self.take_logprobs(index) } else { Value::Null };
             let nothing = match self.endpoint {
                 Endpoint::Completions => json!(""),
                 Endpoint::Chat => json!({}),
@@ -208,9 +244,8 @@ impl Reply {
         logprobs: Value,
         finish: Option<FinishReason>,
     ) -> String {
-        let mut choice = json!({
-            "index": index, "logprobs": logprobs, "finish_reason": finish.map(finish_reason),
-        });
+        let reason = finish.map(|finish| self.choices[index].finish_reason(finish));
+        let mut choice = json!({"index": index, "logprobs": logprobs, "finish_reason": reason});
         let name = if self.endpoint == Endpoint::Chat { "delta" } else { "text" };
         choice[name] = new;
         let usage = match self.stream_options.continuous_usage_stats {
@@ -247,16 +282,13 @@ impl Reply {
         let mut choices = Vec::new();
         for index in 0..self.choices.len() {
             let logprobs = self.take_logprobs(index);
+            let parts = std::mem::take(&mut self.choices[index].parts);
             let ReplyChoice { text, finish, .. } = &self.choices[index];
-            let mut choice = json!({
-                "index": index, "logprobs": logprobs, "finish_reason": finish.map(finish_reason),
-            });
+            let reason = finish.map(|finish| self.choices[index].finish_reason(finish));
+            let mut choice = json!({"index": index, "logprobs": logprobs, "finish_reason": reason});
             match self.endpoint {
                 Endpoint::Completions => choice["text"] = json!(text),
-                Endpoint::Chat => {
-                    choice["message"] =
-                        json!({"role": "assistant", "content": text, "refusal": null});
-                }
+                Endpoint::Chat => choice["message"] = self.message(index, text, parts),
             }
             choices.push(choice);
         }
@@ -269,6 +301,61 @@ impl Reply {
             "choices": choices, "usage": self.usage(),
         });
         escaped(&whole)
+    }
+
+    /// Returns a chat's whole message: this text, or these parts of it.
+    fn message(&self, index: usize, text: &str, parts: Vec<Part>) -> Value {
+        let (mut content, mut thoughts, mut calls) = (text.to_string(), String::new(), Vec::new());
+        for part in parts {
+            match part {
+                Part::Content(text) => content += &text,
+                Part::Reasoning(text) => thoughts += &text,
+                Part::Call { index: call, name } => {
+                    let function = json!({"name": name, "arguments": ""});
+                    let id = self.call_id(index, call);
+                    calls.push(json!({"id": id, "type": "function", "function": function}));
+                }
+                Part::Arguments { text, .. } => {
+                    if let Some(call) = calls.last_mut() {
+                        let so_far = call["function"]["arguments"].as_str().unwrap_or_default();
+                        call["function"]["arguments"] = json!(format!("{so_far}{text}"));
+                    }
+                }
+            }
+        }
+        let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+        if !thoughts.is_empty() {
+            message["reasoning"] = json!(thoughts);
+            message["reasoning_content"] = json!(thoughts); // its older name
+        }
+        if !calls.is_empty() {
+            if content.is_empty() {
+                message["content"] = Value::Null;
+            }
+            message["tool_calls"] = json!(calls);
+        }
+        message
+    }
+
+    /// Returns the delta of a part of choice `index`.
+    fn part(&self, index: usize, part: Part) -> Value {
+        match part {
+            Part::Content(text) => json!({"content": text}),
+            Part::Reasoning(text) => json!({"reasoning": text, "reasoning_content": text}),
+            Part::Call { index: call, name } => json!({"tool_calls": [{
+                "index": call, "id": self.call_id(index, call), "type": "function",
+                "function": {"name": name, "arguments": ""},
+            }]}),
+            Part::Arguments { index, text } => {
+                json!({"tool_calls": [{"index": index, "function": {"arguments": text}}]})
+            }
+        }
+    }
+
+    /// Returns the id of a call in choice `index`. No two answers share one.
+    fn call_id(&self, index: usize, call: usize) -> String {
+        let id = self.id.rsplit('-').next().unwrap_or_default();
+        format!("call_{id}_{index}_{call}")
     }
 
     /// Takes the logprobs that choice `index` hasn't sent yet. Returns `null` if the request didn't

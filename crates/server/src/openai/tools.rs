@@ -1,0 +1,235 @@
+//! Tools: what a request says about them, and what is wrong with it.
+
+use super::api_error::ApiError;
+use super::fields::Fields;
+use candecode::kit::error::quoted;
+use serde::{Deserialize, Serialize};
+use serde_json::{json, Map, Value};
+
+/// The maximum number of tools in a request, as in OpenAI's API.
+const MOST_TOOLS: usize = 128;
+/// The maximum size of all tools, as JSON, in bytes.
+const MOST_BYTES: usize = 1 << 17;
+/// The longest name of a tool, in bytes.
+const LONGEST_NAME: usize = 128;
+
+/// A function that the model can ask the client to call. Chat templates get it in this form.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(expecting = "an object with the type \"function\" and a function")]
+pub struct Tool {
+    #[serde(rename = "type")]
+    pub kind: ToolKind,
+    pub function: Function,
+}
+
+/// The one kind of tool in a chat.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolKind {
+    #[default]
+    Function,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(expecting = "an object with a name")]
+pub struct Function {
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// A JSON schema. None: no parameters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<Map<String, Value>>,
+}
+
+/// Whether the model calls a tool, and which.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(
+    untagged,
+    expecting = "expected none, auto, required or {\"type\": \"function\", \"function\": \
+                 {\"name\": …}}"
+)]
+pub enum ToolChoice {
+    Mode(ToolMode),
+    Named {
+        #[serde(rename = "type", default)]
+        kind: ToolKind,
+        function: Named,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolMode {
+    None,
+    Auto,
+    Required,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+pub struct Named {
+    pub name: String,
+}
+
+/// A call in the history, as the model made it.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(expecting = "an object with a function")]
+pub struct SentCall {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    #[serde(rename = "type", default)]
+    pub kind: ToolKind,
+    pub function: Called,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(expecting = "an object with a name and arguments")]
+pub struct Called {
+    pub name: String,
+    #[serde(default)]
+    pub arguments: Value,
+}
+
+impl SentCall {
+    /// Returns the call for a chat template: templates expect an object as arguments, and OpenAI
+    /// sends it as text. Text that isn't an object, as of a call that was cut short, stays text.
+    pub fn for_template(mut self) -> Value {
+        let arguments = &mut self.function.arguments;
+        if let Value::String(text) = arguments {
+            match serde_json::from_str(text) {
+                Ok(Value::Object(object)) => *arguments = Value::Object(object),
+                _ if text.trim().is_empty() => *arguments = json!({}),
+                _ => {}
+            }
+        } else if arguments.is_null() {
+            *arguments = json!({});
+        }
+        json!(self)
+    }
+}
+
+/// The tool choice in effect: without one, `auto`, if there are tools.
+pub fn choice(fields: &Fields) -> ToolChoice {
+    let default = if fields.tools.is_empty() { ToolMode::None } else { ToolMode::Auto };
+    fields.tool_choice.clone().unwrap_or(ToolChoice::Mode(default))
+}
+
+/// Rejects tools that can't be called, and a choice that can't be made.
+///
+/// # Errors
+/// 400, naming the field.
+pub fn check(fields: &Fields) -> Result<(), ApiError> {
+    let tools = &fields.tools;
+    let invalid = |message: String| Err(ApiError::invalid("tools", message));
+    if tools.len() > MOST_TOOLS {
+        return invalid(format!("tools may have at most {MOST_TOOLS} tools, got {}", tools.len()));
+    }
+    let bytes = if tools.is_empty() { 0 } else { json!(tools).to_string().len() };
+    if bytes > MOST_BYTES {
+        return invalid(format!("tools may have at most {MOST_BYTES} bytes, got {bytes}"));
+    }
+    for (i, Tool { function, .. }) in tools.iter().enumerate() {
+        let name = &function.name;
+        if name.is_empty() || name.len() > LONGEST_NAME {
+            let message = format!("tools[{i}].function.name must have 1 to {LONGEST_NAME} bytes");
+            return invalid(message);
+        }
+        if tools[..i].iter().any(|other| other.function.name == *name) {
+            return invalid(format!("tools[{i}] is a second tool named {}", quoted(name)));
+        }
+        let parameters = function.parameters.as_ref();
+        let kind = parameters.and_then(|parameters| parameters.get("type"));
+        if let Some(kind) = kind.filter(|kind| **kind != "object") {
+            let message = format!(
+                "tools[{i}].function.parameters must be a JSON schema with the type \"object\", \
+                 got the type {:.60}",
+                kind.to_string()
+            );
+            return invalid(message);
+        }
+        let properties = parameters.and_then(|parameters| parameters.get("properties"));
+        let is_schema = |schema: &Value| schema.is_object() || schema.is_boolean();
+        let good = properties.is_none_or(|properties| {
+            properties.as_object().is_some_and(|properties| properties.values().all(is_schema))
+        });
+        if !good {
+            let message = format!(
+                "tools[{i}].function.parameters.properties must be an object of JSON schemas"
+            );
+            return invalid(message);
+        }
+    }
+    let named = match choice(fields) {
+        ToolChoice::Named { function, .. } => Some(function.name),
+        ToolChoice::Mode(ToolMode::Required) => None,
+        ToolChoice::Mode(_) => return Ok(()),
+    };
+    if schema(fields).is_some() {
+        let message = "tool_choice can only be none or auto here: a call can't be enforced";
+        return Err(ApiError::unsupported("tool_choice", message));
+    }
+    let message = match named {
+        Some(name) => format!("tool_choice names {}, which is none of the tools", quoted(&name)),
+        None => "tool_choice \"required\" needs tools".to_string(),
+    };
+    Err(ApiError::invalid("tool_choice", message))
+}
+
+/// The JSON schema of an answer to a request that requires a call: a list of `{"name": …,
+/// "parameters": …}`, as in vLLM, or the arguments alone if it names a tool. None: the model is
+/// free.
+pub fn schema(fields: &Fields) -> Option<Value> {
+    let empty = || json!({"type": "object", "properties": {}, "additionalProperties": false});
+    let parameters = |tool: &Tool| match &tool.function.parameters {
+        Some(parameters) if !parameters.is_empty() => json!(parameters),
+        _ => empty(),
+    };
+    let name = match choice(fields) {
+        ToolChoice::Mode(ToolMode::Required) if fields.tools.is_empty() => return None,
+        ToolChoice::Mode(ToolMode::Required) => None,
+        ToolChoice::Named { function, .. } => Some(function.name),
+        ToolChoice::Mode(_) => return None,
+    };
+    if let Some(name) = name {
+        let tool = fields.tools.iter().find(|tool| tool.function.name == name);
+        return tool.map(parameters);
+    }
+    // Each tool's schema is a definition, and what it refers to is in there.
+    let (mut definitions, mut calls) = (Map::new(), Vec::new());
+    for (i, tool) in fields.tools.iter().enumerate() {
+        let mut schema = parameters(tool);
+        move_references(&mut schema, &format!("#/$defs/{i}"));
+        definitions.insert(i.to_string(), schema);
+        let parameters = format!("#/$defs/{i}");
+        calls.push(json!({
+            "type": "object",
+            "properties": {
+                "name": {"const": tool.function.name}, "parameters": {"$ref": parameters},
+            },
+            "required": ["name", "parameters"],
+            "additionalProperties": false,
+        }));
+    }
+    let mut schema = json!({
+        "$defs": definitions, "type": "array", "minItems": 1, "items": {"anyOf": calls},
+    });
+    if fields.parallel_tool_calls == Some(false) {
+        schema["maxItems"] = json!(1);
+    }
+    Some(schema)
+}
+
+/// Makes references to a schema's own parts start at its new place.
+fn move_references(schema: &mut Value, place: &str) {
+    match schema {
+        Value::Object(map) => {
+            if let Some(Value::String(to)) = map.get_mut("$ref") {
+                if let Some(path) = to.strip_prefix('#') {
+                    *to = format!("{place}{path}");
+                }
+            }
+            map.values_mut().for_each(|value| move_references(value, place));
+        }
+        Value::Array(list) => list.iter_mut().for_each(|value| move_references(value, place)),
+        _ => {}
+    }
+}
