@@ -71,6 +71,9 @@ pub struct SamplingParams {
     /// Work already done for these parameters, such as a compiled pattern.
     #[serde(skip)]
     pub prepared: Prepared,
+    /// A server's own: where it puts what it finds out about the prompts.
+    #[serde(skip)]
+    pub reports: Prepared,
 }
 
 impl SamplingParams {
@@ -139,6 +142,7 @@ impl Default for SamplingParams {
             ignore_eos: false,
             cache_salt: String::new(),
             prepared: Prepared::default(),
+            reports: Prepared::default(),
         }
     }
 }
@@ -192,6 +196,8 @@ pub struct Request<'a> {
     /// Only requests with the same salt share cached prefixes (day 22; vLLM `cache_salt`). If every
     /// client has its own salt, no client can find out what another has sent.
     pub cache_salt: String,
+    /// A server's own: where it puts what it finds out about the prompt. Loops pass it over.
+    pub report: Prepared,
 }
 
 impl<'a> Request<'a> {
@@ -214,6 +220,7 @@ impl<'a> Request<'a> {
             log_softmax: None,
             top_logprobs: None,
             cache_salt: String::new(),
+            report: Prepared::default(),
         }
     }
 
