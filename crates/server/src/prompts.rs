@@ -137,9 +137,8 @@ impl PromptReader {
             ToolChoice::Mode(_) => {}
         }
         let is_free = matches!(form.calls, CallForm::None | CallForm::Tagged | CallForm::Json);
-        if request.pattern_field.is_some() && is_free {
-            form.calls = CallForm::None; // the answer has to match the pattern
-        } else if is_free && text.contains("</think>") {
+        // A text that has to match a pattern can't have thoughts as well.
+        if request.pattern_field.is_none() && is_free && text.contains("</think>") {
             let end = prompts.last().map(|ids| &ids[ids.len().saturating_sub(8)..]);
             let end = end.and_then(|ids| self.engine.tokenizer().decode(ids).ok());
             let open = end.is_some_and(|end| end.trim_end().ends_with("<think>"));

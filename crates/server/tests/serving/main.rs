@@ -8,3 +8,4 @@ mod faults;
 mod protocol;
 mod running_server;
 mod same_text_at_any_load;
+mod tools;
