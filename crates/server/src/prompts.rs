@@ -114,8 +114,7 @@ impl PromptReader {
     /// # Errors
     /// 400 if the model would never see the tools that it can choose from.
     pub fn form(&self, request: &ApiRequest, prompts: &[Vec<u32>]) -> Result<AnswerForm, ApiError> {
-        let one_call = request.fields.parallel_tool_calls == Some(false);
-        let mut form = AnswerForm { one_call, ..AnswerForm::default() };
+        let mut form = AnswerForm::default();
         let (Endpoint::Chat, Ok(template)) = (request.endpoint, &self.template) else {
             return Ok(form);
         };
@@ -136,6 +135,8 @@ impl PromptReader {
             }
             ToolChoice::Mode(_) => {}
         }
+        form.one_call =
+            form.calls != CallForm::None && request.fields.parallel_tool_calls == Some(false);
         let is_free = matches!(form.calls, CallForm::None | CallForm::Tagged | CallForm::Json);
         // A text that has to match a pattern can't have thoughts as well.
         if request.pattern_field.is_none() && is_free && text.contains("</think>") {
