@@ -6,9 +6,8 @@ use candle_core::{bail, DType, Device, Result, Tensor};
 /// Softmax along `dim`: exponentials divided by their sum, so every slice along `dim`
 /// sums to 1 (torch `softmax`).
 ///
-/// Never overflows: scores of any size, and a score of `-inf`, are fine. Computed in
-/// f32 and returned in the type of `x` (transformers:
-/// `softmax(…, dtype=torch.float32)`).
+/// Scores of any size are accepted, and so is a score of `-inf`. Computed in f32 and
+/// returned in the type of `x`, as in transformers.
 ///
 /// # Errors
 /// If `x` has no such dimension.
@@ -72,10 +71,10 @@ fn masked_scores(q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Result<Tensor
 /// `softmax(q · kᵀ / √D) · v` (Vaswani et al. 2017; torch
 /// `scaled_dot_product_attention`).
 ///
-/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`; the result is
-/// `(B, H, T, D)`. `mask` broadcasts to `(B, H, T, S + T)`, 1 = may attend. A key
-/// whose mask is 0 gets a share of 0. Without a mask, every query sees every key. The
-/// arguments may be views, such as those from [`split_heads`].
+/// `q` and the result are `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`. `mask`
+/// broadcasts to `(B, H, T, S + T)`, 1 = may attend. A key whose mask is 0 gets an
+/// attention weight of 0. Without a mask, every query sees every key. The arguments may
+/// be views, such as those from [`split_heads`].
 ///
 /// # Errors
 /// If the shapes don't match.
@@ -91,8 +90,8 @@ pub fn scaled_dot_product_attention(
     // </solution>
 }
 
-/// Splits the width into heads, `(B, T, H * D)` to `(B, H, T, D)`: element
-/// `(b, h, t, d)` of the result is element `(b, t, h * D + d)` of `x`.
+/// Splits the width into heads, `(B, T, H * D)` to `(B, H, T, D)`. Element
+/// `(b, t, h * D + d)` of `x` becomes element `(b, h, t, d)`.
 ///
 /// # Errors
 /// If `heads` is 0 or doesn't divide the width.
@@ -123,8 +122,8 @@ pub fn merge_heads(x: &Tensor) -> Result<Tensor> {
 }
 
 /// Attention with a sink: every query also gets the score `sinks[h]` from a key that
-/// belongs to no token and has no value, so the shares of the real keys sum to less
-/// than 1 (gpt-oss).
+/// belongs to no token and has no value, so the attention weights of the real keys sum
+/// to less than 1 (gpt-oss).
 ///
 /// Shapes as in [`scaled_dot_product_attention`]; `sinks` is `(H)`, one number per
 /// head, not divided by √D and never masked.

@@ -28,7 +28,7 @@ pub fn embed(table: &Tensor, ids: &Tensor) -> Result<Tensor> {
 
 /// Scores every vector against every row of the table, by their dot product.
 ///
-/// `table` is `(V, C)`, `hidden` is `(B, T, C)`; the result, the *logits*, is
+/// `table` is `(V, C)`, `hidden` is `(B, T, C)`, and the result, the *logits*, is
 /// `(B, T, V)`.
 ///
 /// # Errors
@@ -49,8 +49,7 @@ pub fn best_text(tokenizer: &Tokenizer, logits: &Tensor) -> Result<String> {
     todo!("day 0, task 4: Decode the best id at every position of the first text")
 }
 
-/// Returns the last position of each text, `(B, T, C)` to `(B, C)`. In torch:
-/// `x[:, -1]`.
+/// Returns the last position of each text, `(B, T, C)` to `(B, C)`: torch's `x[:, -1]`.
 ///
 /// # Errors
 /// If there are no positions (T = 0).
@@ -59,9 +58,8 @@ pub fn last_position(x: &Tensor) -> Result<Tensor> {
     todo!("day 0, task 5: Return the last position of each text")
 }
 
-/// Returns the `n` tokens with rows whose direction is closest to that of row `id`,
-/// closest first, without `id` itself. Returns fewer than `n` if the vocabulary is
-/// smaller.
+/// Returns the `n` tokens whose rows point most nearly the same way as row `id`, nearest
+/// first, without `id` itself. Returns fewer than `n` if the vocabulary is smaller.
 ///
 /// `table` is `(V, C)`. No row is zero.
 ///

@@ -9,7 +9,7 @@ use candle_core::{bail, DType, Device, Result, Tensor};
 /// Looks up the learned vector of each position, to be added to the embeddings (GPT-2's
 /// `wpe`).
 ///
-/// `table` is `(context, C)`, `positions` is `(B, T)` in u32, and the result is
+/// `table` is `(context, C)` and `positions` is `(B, T)` in u32. The result is
 /// `(B, T, C)`.
 ///
 /// # Errors
@@ -19,8 +19,12 @@ pub fn learned_positions(table: &Tensor, positions: &Tensor) -> Result<Tensor> {
     todo!("day 2, task 1: Look the positions up in the table: (B, T) -> (B, T, C)")
 }
 
-/// Returns the speed of each pair of elements in radians per token: `theta^(-2i / D)`
-/// for `i` in `0..D/2` (Su et al. 2021; HF `inv_freq`).
+/// Returns the speed of each pair of elements in radians per token (Su et al. 2021; HF
+/// `inv_freq`).
+///
+/// There are `head_dim / 2` pairs. The first turns by 1 radian per token, and each is
+/// slower than the one before by the same factor. A pair after the last would turn
+/// `theta` times slower than the first.
 ///
 /// # Errors
 /// If `head_dim` is odd or zero.
@@ -43,8 +47,8 @@ pub struct RotaryEmbedding {
 }
 
 impl RotaryEmbedding {
-    /// Creates RoPE with base `theta`. If the model has a scaling, it lowers some of the
-    /// frequencies.
+    /// Creates RoPE with base `theta`. If the model scales its frequencies, some of them
+    /// are lowered.
     ///
     /// # Errors
     /// If `head_dim` is odd or zero.
@@ -75,16 +79,15 @@ impl RotaryEmbedding {
 /// Rotates every head of `x`, `(B, H, T, D)`, by its token's angles. The result has the
 /// type of `x`.
 ///
-/// `cos` and `sin` are `(B, T, D / 2)`, from [`RotaryEmbedding::cos_sin`]. The layout
-/// is NeoX style, as in HF: element `i` of a head is paired with element `i + D / 2`
-/// (`apply_rotary_pos_emb`, `rotate_half`). RoFormer (Su et al. 2021) and llama.cpp's
-/// Llama weights are interleaved: `2i` with `2i + 1`.
+/// `cos` and `sin` are `(B, T, D / 2)`, from [`RotaryEmbedding::cos_sin`]. Which two
+/// elements of a head make a pair depends on the weights. These are HF's: see
+/// `apply_rotary_pos_emb`.
 ///
 /// # Errors
 /// If the shapes don't match.
 pub fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
-    // task 2.4: Rotate each pair, elements i and i + D / 2 of a head, by its angle
-    todo!("day 2, task 4: Rotate each pair, elements i and i + D / 2 of a head, by its angle")
+    // task 2.4: Rotate each pair of elements by its angle
+    todo!("day 2, task 4: Rotate each pair of elements by its angle")
 }
 
 /// Reorders the rows of weights trained with interleaved pairs, so that their queries

@@ -5,11 +5,10 @@
 use candecode::kit::{SharedOps, Weight};
 use candle_core::{DType, Error, Result, Tensor, D};
 
-/// LayerNorm: brings each vector to mean 0 and variance 1, then scales and shifts it
-/// (Ba et al. 2016; torch `layer_norm`):
-/// `(x - mean) / √(variance + eps) · weight + bias`.
+/// LayerNorm: brings each vector to mean 0 and variance 1, then scales it by `weight` and
+/// shifts it by `bias` (Ba et al. 2016; torch `layer_norm`).
 ///
-/// `x` is `(…, C)`, `weight` and `bias` are `(C)`; the result has the shape and type of
+/// `x` is `(…, C)`, `weight` and `bias` are `(C)`. The result has the shape and type of
 /// `x`. Everything is computed in f32 and rounded once.
 ///
 /// # Errors
@@ -19,18 +18,17 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Resul
     todo!("day 3, task 1: Bring each vector to mean 0 and variance 1, then apply weight and bias, all in f32")
 }
 
-/// RMSNorm: each vector is divided by the root of its mean square, then scaled (Zhang
-/// and Sennrich 2019): `x / √(mean(x²) + eps) · weight`.
+/// RMSNorm: divides each vector by its root mean square, then scales it by `weight`
+/// (Zhang and Sennrich 2019).
 ///
-/// The quotient is computed in f32 and rounded to the type of `x` *before* it is scaled
-/// (HF `LlamaRMSNorm`). `x` is `(…, C)`, `weight` is `(C)`; the result has the shape
-/// and type of `x`.
+/// The quotient is computed in f32, and rounding happens where HF `LlamaRMSNorm` rounds.
+/// `x` is `(…, C)`, `weight` is `(C)`. The result has the shape and type of `x`.
 ///
 /// # Errors
 /// If the widths differ.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
-    // task 3.2: Divide by the root mean square, and round to x's type before the weight
-    todo!("day 3, task 2: Divide by the root mean square, and round to x's type before the weight")
+    // task 3.2: Divide by the root mean square, scale, and round where Llama does
+    todo!("day 3, task 2: Divide by the root mean square, scale, and round where Llama does")
 }
 
 /// GELU by its tanh approximation, GPT-2's (Hendrycks and Gimpel 2016; HF `gelu_new`):
@@ -38,7 +36,7 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
 /// at the end.
 ///
 /// # Errors
-/// Only if candle itself fails (out of memory, say). Every shape is fine.
+/// If candle fails (for example, out of memory). Accepts any shape.
 pub fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
     // task 3.3: Compute GELU in its tanh form
     todo!("day 3, task 3: Compute GELU in its tanh form")
@@ -48,17 +46,17 @@ pub fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
 /// `x`, in f32, rounded to the type of `x` at the end (torch's default `gelu`).
 ///
 /// # Errors
-/// Only if candle itself fails (out of memory, say). Every shape is fine.
+/// If candle fails (for example, out of memory). Accepts any shape.
 pub fn gelu_exact(x: &Tensor) -> Result<Tensor> {
     // task 3.4 (challenge): Compute GELU exactly
     todo!("day 3, task 4: Compute GELU exactly")
 }
 
-/// SiLU, or swish: `x · sigmoid(x) = x / (1 + e⁻ˣ)`, in f32, rounded to the type of `x`
-/// at the end (Ramachandran et al. 2017; torch `silu`).
+/// SiLU, or swish: `x` times its sigmoid, in f32, rounded to the type of `x` at the end
+/// (Ramachandran et al. 2017; torch `silu`).
 ///
 /// # Errors
-/// Only if candle itself fails (out of memory, say). Every shape is fine.
+/// If candle fails (for example, out of memory). Accepts any shape.
 pub fn silu(x: &Tensor) -> Result<Tensor> {
     // task 3.5: Multiply x by its sigmoid
     todo!("day 3, task 5: Multiply x by its sigmoid")
@@ -77,7 +75,7 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// `x · weightᵀ + bias`: `(…, in)` to `(…, out)`.
+    /// Returns `x · weightᵀ + bias`: `(…, in)` to `(…, out)`.
     ///
     /// # Errors
     /// If the last dimension of `x` isn't `in`.
@@ -103,7 +101,7 @@ impl Projection {
     }
 }
 
-/// Llama's MLP: `down(silu(gate(x)) · up(x))` (Shazeer 2020; HF `LlamaMLP`).
+/// Llama's MLP, SwiGLU (Shazeer 2020; HF `LlamaMLP`).
 ///
 /// `x` and the result are `(B, T, C)`.
 ///
@@ -119,12 +117,33 @@ pub fn swiglu(
     todo!("day 3, task 6: Gate, up and down: Llama's MLP")
 }
 
-/// GPT-2's MLP: `c_proj(gelu_tanh(c_fc(x)))` (HF `GPT2MLP`). `x` and the result are
-/// `(B, T, C)`.
+/// GPT-2's MLP (HF `GPT2MLP`). `x` and the result are `(B, T, C)`.
 ///
 /// # Errors
 /// If the shapes don't fit.
 pub fn gelu_mlp(x: &Tensor, c_fc: &Projection, c_proj: &Projection) -> Result<Tensor> {
     // task 3.7: Widen, bend and narrow: GPT-2's MLP
     todo!("day 3, task 7: Widen, bend and narrow: GPT-2's MLP")
+}
+
+/// One hidden unit of a GPT-2 MLP, for vectors of five numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct HiddenUnit {
+    /// Its row of `c_fc`.
+    pub row: [f32; 5],
+    /// Its number in the bias of `c_fc`.
+    pub bias: f32,
+    /// Its column of `c_proj`, which has no bias.
+    pub column: [f32; 5],
+}
+
+/// Chooses the weights of a hidden unit that notices a red ball.
+///
+/// A vector's numbers are *red*, *green*, *ball* and *hat*, each 1 if the word has
+/// arrived and 0 if not, and the answer. The unit adds 1 to the answer if *red* and
+/// *ball* are there, and otherwise 0, each to within 0.01. The answer so far makes no
+/// difference, and the other four numbers stay as they are.
+pub fn red_ball() -> HiddenUnit {
+    // task 3.8: Choose the weights of a hidden unit that fires for a red ball
+    todo!("day 3, task 8: Choose the weights of a hidden unit that fires for a red ball")
 }

@@ -22,6 +22,9 @@ const TOLERANCE: f32 = 1e-5;
 /// A weight matrix and a bias.
 pub type Linear = (Tensor, Option<Tensor>);
 
+/// A hidden unit: its row, its bias and its column.
+pub type Unit = ([f32; 5], f32, [f32; 5]);
+
 /// The day 3 functions under test.
 #[derive(Clone, Copy)]
 pub struct Day {
@@ -32,6 +35,7 @@ pub struct Day {
     pub silu: fn(&Tensor) -> Result<Tensor>,
     pub swiglu: fn(&Tensor, &[Linear; 3]) -> Result<Tensor>,
     pub gelu_mlp: fn(&Tensor, &[Linear; 2]) -> Result<Tensor>,
+    pub red_ball: fn() -> Unit,
 }
 
 /// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
@@ -52,6 +56,10 @@ macro_rules! implementation {
                 code::swiglu(x, &projection(gate)?, &projection(up)?, &projection(down)?)
             },
             gelu_mlp: |x, [fc, out]| code::gelu_mlp(x, &projection(fc)?, &projection(out)?),
+            red_ball: || {
+                let unit = code::red_ball();
+                (unit.row, unit.bias, unit.column)
+            },
         }
     }};
 }
@@ -67,6 +75,7 @@ frame::checks! {
     3.5: silu_by_hand, silu_equals_torch, silu_in_bf16_has_the_bits_of_torch;
     3.6: swiglu_by_hand, swiglu_equals_llama, swiglu_in_bf16_has_the_bits_of_llama;
     3.7: gelu_mlp_equals_gpt2;
+    3.8: the_unit_fires_for_a_red_ball_alone, the_unit_does_not_read_its_own_answer;
 }
 
 fn weight((matrix, _): &Linear) -> Result<Weight> {
@@ -392,4 +401,35 @@ fn gelu_mlp_equals_gpt2(day: &Day) -> Outcome {
     };
     let got = (day.gelu_mlp)(&x, &layers(true)?);
     close("x (2, 3, 8), 12 inside", got, &golden("day03", "gpt2_mlp")?, TOLERANCE)
+}
+
+/// Compares what a GPT-2 MLP with this unit adds to a vector with an answer of `want`.
+fn adds((row, bias, column): Unit, words: &str, x: [f32; 5], want: f32) -> Outcome {
+    let sum: f64 = row.iter().zip(x).map(|(w, x)| f64::from(w * x)).sum();
+    let sum = sum + f64::from(bias);
+    let inner = (2.0 / std::f64::consts::PI).sqrt() * (sum + 0.044715 * sum.powi(3));
+    let gelu = sum / 2.0 * (1.0 + inner.tanh());
+    let added = column.map(|w| (f64::from(w) * gelu) as f32);
+    let input = format!("red, green, ball, hat, answer: {x:?} ({words})");
+    close(&input, vector(&added), &vector(&[0., 0., 0., 0., want])?, 0.01)
+}
+
+fn the_unit_fires_for_a_red_ball_alone(day: &Day) -> Outcome {
+    let unit = (day.red_ball)();
+    adds(unit, "red ball", [1., 0., 1., 0., 0.], 1.)?;
+    adds(unit, "red", [1., 0., 0., 0., 0.], 0.)?;
+    adds(unit, "ball", [0., 0., 1., 0., 0.], 0.)?;
+    adds(unit, "red hat", [1., 0., 0., 1., 0.], 0.)?;
+    adds(unit, "green ball", [0., 1., 1., 0., 0.], 0.)?;
+    adds(unit, "green hat", [0., 1., 0., 1., 0.], 0.)?;
+    adds(unit, "green", [0., 1., 0., 0., 0.], 0.)?;
+    adds(unit, "hat", [0., 0., 0., 1., 0.], 0.)?;
+    adds(unit, "nothing", [0., 0., 0., 0., 0.], 0.)
+}
+
+fn the_unit_does_not_read_its_own_answer(day: &Day) -> Outcome {
+    let unit = (day.red_ball)();
+    adds(unit, "red ball, noticed before", [1., 0., 1., 0., 1.], 1.)?;
+    adds(unit, "red hat", [1., 0., 0., 1., 1.], 0.)?;
+    adds(unit, "nothing", [0., 0., 0., 0., -1.], 0.)
 }

@@ -211,6 +211,7 @@ impl<'a> Chat<'a> {
             log_softmax: request.log_softmax,
             top_logprobs: request.top_logprobs,
             cache_salt: request.cache_salt.clone(),
+            report: Default::default(),
         };
         let before = self.cached.computed;
         let mut sequence = Sequence::new(request, self.tokenizer);

@@ -68,6 +68,9 @@ pub struct SamplingParams {
     /// Work already done for these parameters, such as a compiled pattern.
     #[serde(skip)]
     pub prepared: Prepared,
+    /// A server's own: where it puts what it finds out about the prompts.
+    #[serde(skip)]
+    pub reports: Prepared,
 }
 
 /// Something that was built from [`SamplingParams`] ahead of time, such as the automaton of their
@@ -128,6 +131,7 @@ impl Default for SamplingParams {
             ignore_eos: false,
             cache_salt: String::new(),
             prepared: Prepared::default(),
+            reports: Prepared::default(),
         }
     }
 }
@@ -181,6 +185,8 @@ pub struct Request<'a> {
     /// Only requests with the same salt share cached prefixes (day 22; vLLM `cache_salt`). If every
     /// client has its own salt, no client can find out what another has sent.
     pub cache_salt: String,
+    /// A server's own: where it puts what it finds out about the prompt. Loops pass it over.
+    pub report: Prepared,
 }
 
 impl<'a> Request<'a> {
@@ -203,6 +209,7 @@ impl<'a> Request<'a> {
             log_softmax: None,
             top_logprobs: None,
             cache_salt: String::new(),
+            report: Prepared::default(),
         }
     }
 

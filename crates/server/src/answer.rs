@@ -5,7 +5,10 @@ use crate::activity::Activity;
 use crate::app_state::AppState;
 use crate::body;
 use crate::metrics::Measured;
-use crate::openai::{checks, AnswerForm, ApiError, ApiRequest, ChoiceDelta, Endpoint, Reply};
+use crate::openai::{
+    checks, AnswerForm, ApiError, ApiRequest, Backing, ChoiceDelta, Endpoint, Reply,
+};
+use crate::prompt_report::PromptReport;
 use crate::response_sink::{Inbox, ResponseSink};
 use crate::util::{now, random};
 use axum::body::Body;
@@ -13,10 +16,20 @@ use axum::extract::Request;
 use axum::http::{header, HeaderMap, HeaderName};
 use axum::response::{IntoResponse as _, Response};
 use candecode::day20_serve::{ChoiceToken, Job};
+use candecode::kit::Prepared;
 use futures_util::stream::unfold;
 use std::convert::Infallible;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a stream's headers wait for a refusal, which comes before the loop's next step.
+const REFUSAL: Duration = Duration::from_secs(1);
+/// How long a stream is silent before the client gets a comment.
+const SILENCE: Duration = Duration::from_secs(5);
+/// A comment among server-sent events, which clients skip.
+const WAITING: &str = ": waiting\n\n";
 
 /// A request that has been parsed, checked and encoded.
 struct ReadRequest {
@@ -58,9 +71,15 @@ async fn answer(
         Endpoint::Chat => "chatcmpl",
     };
     let id = format!("{prefix}-{:016x}{:06x}", random(), state.count.fetch_add(1, Relaxed));
-    let ReadRequest { request, prompts, echoes, form } = read;
+    let ReadRequest { mut request, prompts, echoes, form } = read;
+    let top = request.prompt_logprobs();
+    let rows = prompts.iter().flat_map(|prompt| std::iter::repeat_n(prompt, request.n));
+    let reports: Vec<_> = rows.map(|prompt| Arc::new(PromptReport::new(prompt, top))).collect();
+    request.params.reports = Prepared::new(Arc::new(reports.clone()));
+    let engine = state.prompts.engine.clone();
+    let backing = Backing { engine, reports, fingerprint: state.fingerprint.clone() };
     let reply = Reply::new(&request, &prompts, &echoes, id, now(), state.model.clone());
-    let reply = reply.with_form(&form, !request.fields.stream);
+    let reply = reply.with_form(&form, !request.fields.stream).backed_by(backing);
     let (sink, inbox) = ResponseSink::open(state.metrics.clone());
     let choices = prompts.len() * request.n;
     let prompt_tokens = prompts.iter().map(Vec::len).sum();
@@ -100,7 +119,7 @@ async fn read(
         let request = ApiRequest::parse(endpoint, &body, &state.model)?;
         checks::check_for_model(&request.params, reader.engine.tokenizer(), config)?;
         let prompts = reader.read(&request)?;
-        checks::check_logprobs(&request, &prompts, config.max_position_embeddings)?;
+        checks::check_logprobs(&request, &prompts, config, reader.pass_tokens)?;
         let echoes = reader.echoes(&request)?;
         let form = reader.form(&request, &prompts)?;
         Ok(ReadRequest { request, prompts, echoes, form })
@@ -120,10 +139,11 @@ async fn gathered(
     let tokenizer = state.prompts.engine.tokenizer();
     while !reply.is_done() {
         let piece = inbox.next().await?;
+        reply.check(&piece)?;
         reply.take(ChoiceDelta::new(piece, tokenizer, reply.logprobs));
     }
     inbox.ended = true;
-    let whole = match reply.logprobs {
+    let whole = match reply.has_logprobs() {
         // Serializing many logprobs would block the HTTP thread for other clients.
         true => state.helpers.answers.run(move || Ok(reply.whole())).await?,
         false => reply.whole(),
@@ -131,7 +151,8 @@ async fn gathered(
     Ok(([(header::CONTENT_TYPE, "application/json")], whole).into_response())
 }
 
-/// Waits for the first event, which decides the response's status, and responds with a stream.
+/// Responds with a stream. A refusal by the serving loop, which comes at once, decides the
+/// response's status. A first token may take longer than proxies and clients wait for headers.
 ///
 /// # Errors
 /// Same as [`Inbox::next`].
@@ -140,7 +161,7 @@ async fn streamed(
     reply: Reply,
     state: Arc<AppState>,
 ) -> Result<Response, ApiError> {
-    let first = inbox.next().await?;
+    let first = timeout(REFUSAL, inbox.next()).await.ok().transpose()?;
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
         (header::CACHE_CONTROL, "no-cache"),
@@ -151,18 +172,24 @@ async fn streamed(
 }
 
 /// Returns a body of server-sent events, built lazily as it is read: `first`, then everything that
-/// arrives in `inbox`.
-fn events(first: ChoiceToken, inbox: Inbox, reply: Reply, state: Arc<AppState>) -> Body {
-    let start = (Some(first), inbox, reply, state);
+/// arrives in `inbox`. While nothing arrives, comments keep the connection open.
+fn events(first: Option<ChoiceToken>, inbox: Inbox, reply: Reply, state: Arc<AppState>) -> Body {
+    let start = (first, inbox, reply, state);
     Body::from_stream(unfold(start, |(mut first, mut inbox, mut reply, state)| async move {
         let tokenizer = state.prompts.engine.tokenizer();
         let mut text = String::new();
         while text.is_empty() && !inbox.ended {
             let piece = match first.take() {
                 Some(first) => Ok(first),
-                None => inbox.next().await,
+                None => match timeout(SILENCE, inbox.next()).await {
+                    Ok(piece) => piece,
+                    Err(_) => {
+                        text = WAITING.to_string();
+                        break;
+                    }
+                },
             };
-            match piece {
+            match piece.and_then(|piece| reply.check(&piece).map(|()| piece)) {
                 Ok(piece) => {
                     text = reply.events(ChoiceDelta::new(piece, tokenizer, reply.logprobs));
                     inbox.ended = reply.is_done();

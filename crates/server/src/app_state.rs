@@ -44,6 +44,8 @@ pub struct AppState {
     pub patience: Duration,
     /// The server's counters.
     pub metrics: Arc<Metrics>,
+    /// Identifies what an answer depends on: the version, the model and the kernels.
+    pub fingerprint: String,
     /// Start time of the server, in seconds since 1970.
     pub started: u64,
     /// Number of responses so far, which is part of each response's id.

@@ -5,6 +5,7 @@ use crate::app_state::AppState;
 use crate::body::LONG_BODIES;
 use crate::helper_threads::HelperThreads;
 use crate::http_thread::HttpThread;
+use crate::prompt_report::{ReportedScheduler, Reporter};
 use crate::prompts::PromptReader;
 use crate::request_maker::RequestMaker;
 use crate::serve_flags::{Format, SchedulerDay, ServeFlags};
@@ -30,6 +31,7 @@ use candecode_engine::{extras, load, Engine};
 use candecode_formats::{hub, ModelFiles};
 use candecode_templates::Template;
 use candle_core::{Device, Error};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -143,16 +145,24 @@ impl ServedModel {
         }
     }
 
-    /// Creates the scheduler. If its steps are traced, its model is the trace.
+    /// Returns the maximum number of positions in one pass. None: a whole prompt.
+    fn pass_tokens(&self, flags: &ServeFlags) -> Option<usize> {
+        match self.scheduler {
+            SchedulerDay::Day15 => None,
+            SchedulerDay::Day23 => Some(flags.max_num_batched_tokens.unwrap_or(128)),
+        }
+    }
+
+    /// Creates the scheduler. Its steps are shown if there is a trace.
     ///
     /// # Errors
     /// If its cache can't be created.
     fn new_scheduler<'a>(
         &'a self,
         flags: &ServeFlags,
+        model: &'a dyn Model,
         trace: Option<&'a Trace<'a>>,
     ) -> candle_core::Result<Box<dyn SchedulerInterface<'a> + 'a>> {
-        let model = trace.map_or(self.engine.model() as &dyn Model, |trace| trace);
         let (tokenizer, layers) = (self.engine.tokenizer(), self.config.num_hidden_layers);
         if self.scheduler == SchedulerDay::Day15 {
             let cache = move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>;
@@ -162,7 +172,7 @@ impl ServedModel {
         let cache = PagedCache::new(layers, self.num_blocks(flags), flags.block_size())?;
         let prefixes = (!flags.no_enable_prefix_caching).then(PrefixCache::new);
         let limits = Limits {
-            max_num_batched_tokens: flags.max_num_batched_tokens.unwrap_or(128),
+            max_num_batched_tokens: self.pass_tokens(flags).unwrap_or(usize::MAX),
             max_num_seqs: flags.max_num_seqs,
         };
         let scheduler = TokenScheduler::new(model, tokenizer, cache, prefixes, limits)?;
@@ -227,6 +237,7 @@ fn app_state(
         prompts: PromptReader {
             config: model.config.clone(),
             longest_token: model.engine.tokenizer().longest_token(),
+            pass_tokens: model.pass_tokens(flags),
             engine: model.engine.clone(),
             template,
         },
@@ -239,10 +250,20 @@ fn app_state(
         jobs: Mutex::new(Some(jobs)),
         patience: Duration::from_secs(flags.patience as u64),
         metrics: Arc::default(),
+        fingerprint: fingerprint(flags, model),
         started: now(),
         count: Default::default(),
         noted: Default::default(),
     })
+}
+
+/// Returns OpenAI's `system_fingerprint`: while it stays the same, so does the text of a seed.
+fn fingerprint(flags: &ServeFlags, model: &ServedModel) -> String {
+    let mut hasher = DefaultHasher::new();
+    let kernels = model.engine.ops().describe(model.engine.model().device().is_cpu());
+    let format = (&flags.model, flags.dtype.as_deref(), &flags.device);
+    (env!("CARGO_PKG_VERSION"), format, kernels).hash(&mut hasher);
+    format!("fp_{:010x}", hasher.finish() >> 24)
 }
 
 /// Prints what the terminal should know about the model and the batch.
@@ -288,7 +309,11 @@ fn run_loop(
         };
         Trace::new(engine.model(), format, false, say)
     });
-    let scheduler = RestartableScheduler::new(|| model.new_scheduler(flags, trace.as_ref()))?;
+    let passes = trace.as_ref().map_or(engine.model() as &dyn Model, |trace| trace);
+    let reporter = Reporter::new(passes);
+    let create = || model.new_scheduler(flags, &reporter, trace.as_ref());
+    let scheduler =
+        ReportedScheduler { scheduler: RestartableScheduler::new(create)?, reporter: &reporter };
     let template = state.prompts.template.as_ref().ok();
     let stops = template.map(|template| template.stops().to_vec()).unwrap_or_default();
     let end_of_turn = template.and_then(|template| template.end_of_turn(engine.tokenizer()));

@@ -42,12 +42,24 @@ fn json_response(status: StatusCode, value: &Value) -> Response {
     (status, headers, value.to_string()).into_response()
 }
 
+/// Responds with 404. A client that asks for the right path elsewhere has the wrong base path.
 async fn no_such_path(request: Request) -> Response {
-    let message = format!(
-        "there is no {}; the paths are /v1/models, /v1/completions, /v1/chat/completions, /health, \
-         /metrics and /",
-        cut(request.uri().path(), 100)
-    );
+    let path = request.uri().path();
+    let of_responses = path.ends_with("/responses") || path.contains("/responses/");
+    let known = ["/models", "/chat/completions", "/completions"];
+    let message = match known.into_iter().find(|known| path.ends_with(known)) {
+        _ if of_responses => "this server doesn't have OpenAI's Responses API; with the base path \
+            /v1, ask for /v1/chat/completions: in OpenAI's clients, chat.completions.create"
+            .to_string(),
+        Some(known) => {
+            format!("there is no {}; the base path is /v1: ask for /v1{known}", cut(path, 100))
+        }
+        None => format!(
+            "there is no {}; the paths are /v1/models, /v1/completions, /v1/chat/completions, \
+             /health, /metrics and /",
+            cut(path, 100)
+        ),
+    };
     ApiError::http(404, None, message).into_response()
 }
 

@@ -16,6 +16,7 @@ mod http_routes;
 mod http_thread;
 mod metrics;
 mod openai;
+mod prompt_report;
 mod prompts;
 mod rail_cache;
 mod request_maker;

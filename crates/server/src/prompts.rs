@@ -25,6 +25,8 @@ pub struct PromptReader {
     pub config: ModelConfig,
     /// Length of the longest token, in bytes.
     pub longest_token: usize,
+    /// Maximum number of positions in one pass. None: a whole prompt.
+    pub pass_tokens: Option<usize>,
 }
 
 impl PromptReader {
@@ -72,7 +74,8 @@ impl PromptReader {
             if let Some(asked) =
                 request.fields.most_tokens().filter(|asked| *asked > context + 1 - ids.len())
             {
-                return Err(ApiError::max_tokens_exceeded(asked, ids.len(), context));
+                let param = request.fields.most_tokens_field();
+                return Err(ApiError::max_tokens_exceeded(param, asked, ids.len(), context));
             }
             all.push(ids);
         }

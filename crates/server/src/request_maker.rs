@@ -1,13 +1,15 @@
 //! Turns jobs into requests for the scheduler, on the model's thread.
 
 use crate::openai::NO_SEED;
+use crate::prompt_report::PromptReport;
 use crate::rail_cache::RailCache;
 use crate::util::random;
 use anyhow::Result;
 use candecode::day20_serve::Job;
-use candecode::kit::{ModelConfig, Request};
+use candecode::kit::{ModelConfig, Prepared, Request};
 use candecode_engine::requests;
 use candecode_engine::{token_rules, Engine};
+use std::sync::Arc;
 
 /// Makes the requests of all jobs.
 pub struct RequestMaker<'a> {
@@ -59,6 +61,10 @@ impl<'a> RequestMaker<'a> {
         let ops = self.engine.ops();
         let sampler = requests::sampler(&params, index % job.n, ops);
         let mut request = requests::request(config, prompt, &params, &processors, sampler, ops);
+        let reports = params.reports.get::<Vec<Arc<PromptReport>>>();
+        if let Some(report) = reports.as_ref().and_then(|reports| reports.get(index)) {
+            request.report = Prepared::new(report.clone());
+        }
         if job.is_chat && !token_rules::ends_ignored(&params) {
             request.eos_token_ids.extend(self.end_of_turn);
         }
@@ -70,13 +76,12 @@ impl<'a> RequestMaker<'a> {
 mod tests {
     use super::*;
     use candecode::day20_serve::{Connection, Event};
-    use candecode::kit::{Prepared, SamplingParams};
+    use candecode::kit::SamplingParams;
     use candecode_engine::requests::Automata;
     use candecode_engine::{load, operations};
     use candecode_formats::{hub, ModelFiles};
     use candle_core::Device;
     use std::rc::Rc;
-    use std::sync::Arc;
 
     struct Nobody;
 

@@ -86,14 +86,20 @@ impl ApiError {
     }
 
     /// 400: a prompt of `tokens` tokens leaves no room for `asked` more in a context of `context`.
-    /// The wording is vLLM's.
-    pub fn max_tokens_exceeded(asked: usize, tokens: usize, context: usize) -> Self {
-        let message = format!(
-            "'max_tokens' or 'max_completion_tokens' is too large: {asked}. This model's maximum \
-             context length is {context} tokens and your request has {tokens} input tokens \
-             ({asked} > {context} - {tokens})."
-        );
-        Self { code: Some("context_length_exceeded"), ..Self::invalid("max_tokens", message) }
+    /// `param` is the field that asked. More than the context is refused in the words of vLLM 0.33,
+    /// which lowers anything less to what fits.
+    pub fn max_tokens_exceeded(param: &str, asked: usize, tokens: usize, context: usize) -> Self {
+        let message = match asked > context {
+            true => format!(
+                "{param}={asked} cannot be greater than max_model_len={context}. Please request \
+                 fewer output tokens."
+            ),
+            false => format!(
+                "{param}={asked} is too large: this model's maximum context length is {context} \
+                 tokens, and your prompt has {tokens}. Please request fewer output tokens."
+            ),
+        };
+        Self { code: Some("context_length_exceeded"), ..Self::invalid(param, message) }
     }
 
     /// 404: the request names a model other than the one being served.

@@ -47,6 +47,20 @@ pub struct ApiRequest {
     pub ignored: Vec<String>,
 }
 
+impl ApiRequest {
+    /// Returns true if the answer is the prompt and nothing else: `max_tokens` is 0 with `echo`.
+    pub fn only_echoes(&self) -> bool {
+        self.fields.most_tokens() == Some(0)
+    }
+
+    /// Returns the number of top alternatives to compute for each token of the prompt. None: no
+    /// logprobs. As in vLLM, `echo` with `logprobs` asks for them, too.
+    pub fn prompt_logprobs(&self) -> Option<usize> {
+        let echoed = self.logprobs.filter(|_| self.fields.echo);
+        self.fields.prompt_logprobs.max(echoed)
+    }
+}
+
 /// The seed of a request without one, or with -1, as in vLLM and llama.cpp. Each of its choices
 /// gets a random seed of its own.
 pub const NO_SEED: u64 = -1_i64 as u64;

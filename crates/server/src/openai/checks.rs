@@ -16,6 +16,9 @@ const MAX_LOGPROBS: f64 = 20.0;
 /// Maximum number of logprobs in one answer, alternatives included. Each takes up to a kilobyte
 /// while the answer is serialized.
 const MOST_LOGPROBS: usize = 1 << 18;
+/// Maximum size of the logits of one pass, in bytes. Logprobs of prompts need them at every
+/// position that the pass computes.
+const MOST_LOGITS: usize = 1 << 30;
 
 /// Rejects fields that are out of range, or that contradict each other, for every model.
 ///
@@ -42,6 +45,10 @@ pub fn check(fields: &Fields) -> Result<(), ApiError> {
         let message = "best_of must equal n: this server returns every completion it generates";
         return Err(ApiError::invalid("best_of", message));
     }
+    if fields.prompt_logprobs.is_some() && fields.stream {
+        let message = "prompt_logprobs are not available with \"stream\": true";
+        return Err(ApiError::invalid("prompt_logprobs", message));
+    }
     let logprobs = matches!(fields.logprobs, Some(Logprobs::Flag(true)));
     if !logprobs && fields.top_logprobs.is_some_and(|top| top > 0) {
         let message = "top_logprobs needs \"logprobs\": true";
@@ -63,14 +70,26 @@ fn check_ranges(fields: &Fields) -> Result<(), ApiError> {
     };
     // The engine computes in 32-bit floats.
     let (most, least_above_0) = (f64::from(f32::MAX), f64::from(f32::MIN_POSITIVE));
+    // Scores of a prompt need no completion.
+    let (least_tokens, tokens_range) = match fields.echo {
+        true => (0.0, "0 or above"),
+        false => (1.0, "1 or above, or 0 with echo"),
+    };
     for (name, number, low, high, range) in [
         ("frequency_penalty", fields.frequency_penalty.map(f64::from), -2.0, 2.0, "from -2 to 2"),
         ("logprobs", count(top), 0.0, MAX_LOGPROBS, "from 0 to 20"),
-        ("max_completion_tokens", count(fields.max_completion_tokens), 1.0, most, "1 or above"),
-        ("max_tokens", count(fields.max_tokens), 1.0, most, "1 or above"),
+        (
+            "max_completion_tokens",
+            count(fields.max_completion_tokens),
+            least_tokens,
+            most,
+            tokens_range,
+        ),
+        ("max_tokens", count(fields.max_tokens), least_tokens, most, tokens_range),
         ("min_p", fields.min_p, 0.0, 1.0, "from 0 to 1"),
         ("n", count(fields.n), 1.0, MAX_CHOICES as f64, "from 1 to 128"),
         ("presence_penalty", fields.presence_penalty.map(f64::from), -2.0, 2.0, "from -2 to 2"),
+        ("prompt_logprobs", count(fields.prompt_logprobs), 0.0, MAX_LOGPROBS, "from 0 to 20"),
         // Dividing by anything much smaller overflows a logit.
         (
             "repetition_penalty",
@@ -108,10 +127,6 @@ pub fn check_request(request: &ApiRequest) -> Result<(), ApiError> {
     if n * request.prompts.len() > MAX_CHOICES {
         let message = format!("prompts times n must be at most {MAX_CHOICES}");
         return Err(ApiError::invalid("n", message));
-    }
-    if request.fields.echo && request.logprobs.is_some() {
-        let message = "echo can't be combined with logprobs: the prompt's logprobs aren't computed";
-        return Err(ApiError::invalid("echo", message));
     }
     token_rules::check(params).map_err(|(param, message)| ApiError::invalid(param, message))
 }
@@ -152,21 +167,36 @@ pub fn check_for_model(
         .map_err(|error| ApiError::invalid("stop", describe(&error)))
 }
 
-/// Rejects a request for more logprobs than memory allows, with these prompts and this context.
+/// Rejects a request for more logprobs than memory allows, with these prompts and this model. A
+/// pass computes at most `pass_tokens` positions. None: a whole prompt.
 ///
 /// # Errors
 /// 400, naming the field.
 pub fn check_logprobs(
     request: &ApiRequest,
     prompts: &[Vec<u32>],
-    context: usize,
+    config: &ModelConfig,
+    pass_tokens: Option<usize>,
 ) -> Result<(), ApiError> {
-    let Some(top) = request.logprobs else { return Ok(()) };
-    let of_prompt = |prompt: &Vec<u32>| {
-        let room = (context + 1).saturating_sub(prompt.len());
-        request.params.max_new_tokens.min(room) * request.n
+    let of_prompt = request.prompt_logprobs();
+    let Some(top) = request.logprobs.max(of_prompt) else { return Ok(()) };
+    let longest = prompts.iter().map(Vec::len).max().unwrap_or_default();
+    let logits =
+        pass_tokens.unwrap_or(longest).saturating_mul(config.vocab_size * size_of::<f32>());
+    if of_prompt.is_some() && logits > MOST_LOGITS {
+        let most = MOST_LOGITS / (config.vocab_size * size_of::<f32>());
+        let message = format!(
+            "logprobs of a prompt need the logits of all positions that a pass computes, and \
+             memory allows {most}: start the server with --max-num-batched-tokens of at most {most}"
+        );
+        return Err(ApiError::invalid("prompt", message));
+    }
+    let tokens_of = |prompt: &Vec<u32>| {
+        let room = (config.max_position_embeddings + 1).saturating_sub(prompt.len());
+        let new = request.logprobs.map_or(0, |_| request.params.max_new_tokens.min(room));
+        (new + of_prompt.map_or(0, |_| prompt.len())) * request.n
     };
-    let tokens: usize = prompts.iter().map(of_prompt).sum();
+    let tokens: usize = prompts.iter().map(tokens_of).sum();
     if tokens * (top + 1) <= MOST_LOGPROBS {
         return Ok(());
     }
@@ -174,9 +204,10 @@ pub fn check_logprobs(
     let message = format!(
         "the request asks for {tokens} tokens in all choices, with {top} logprobs each, but with \
          that many logprobs, the limit is {most} tokens; lower max_tokens, n or the number of \
-         logprobs"
+         logprobs, or send fewer prompts"
     );
     let param = match request.endpoint {
+        _ if request.logprobs.is_none() => "prompt_logprobs",
         Endpoint::Completions => "logprobs",
         Endpoint::Chat => "top_logprobs",
     };

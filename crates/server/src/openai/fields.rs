@@ -45,6 +45,7 @@ pub struct Fields {
     pub parallel_tool_calls: Option<bool>,
     pub presence_penalty: Option<f32>,
     pub prompt: Option<Prompts>,
+    pub prompt_logprobs: Option<usize>,
     pub repetition_penalty: Option<f32>,
     pub response_format: Option<ResponseFormat>,
     pub seed: Option<i64>,
@@ -223,6 +224,14 @@ impl Fields {
     /// The maximum number of tokens that the client asked for. None: whatever fits.
     pub fn most_tokens(&self) -> Option<usize> {
         self.max_completion_tokens.or(self.max_tokens)
+    }
+
+    /// The name of the field with that maximum.
+    pub fn most_tokens_field(&self) -> &'static str {
+        match self.max_completion_tokens {
+            Some(_) => "max_completion_tokens",
+            None => "max_tokens",
+        }
     }
 
     /// Reads a request body. Also returns the names of the fields that are ignored: as in vLLM,

@@ -15,4 +15,4 @@ pub use answer_parser::{AnswerForm, CallForm, Thoughts};
 pub use api_error::{cut, ApiError};
 pub use api_request::{ApiRequest, ChatMessage, PromptInput, NO_SEED};
 pub use fields::Endpoint;
-pub use reply::{ChoiceDelta, Reply};
+pub use reply::{Backing, ChoiceDelta, Reply};

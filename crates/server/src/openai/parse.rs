@@ -171,7 +171,8 @@ fn sampling_params(fields: &mut Fields, endpoint: Endpoint) -> SamplingParams {
         ids.dedup();
     }
     SamplingParams {
-        max_new_tokens: fields.most_tokens().unwrap_or(default_most),
+        // With `echo`, 0 is allowed. The engine generates a token, which the answer leaves out.
+        max_new_tokens: fields.most_tokens().unwrap_or(default_most).max(1),
         temperature: if temperature < LOWEST_TEMPERATURE { 0.0 } else { temperature },
         top_k: fields.top_k.filter(|k| *k > 0).map(|k| k as usize),
         top_p: fields.top_p.unwrap_or(1.0),

@@ -5,9 +5,12 @@ use super::answer_parser::{AnswerForm, AnswerParser, Part};
 use super::api_error::ApiError;
 use super::api_request::ApiRequest;
 use super::fields::{Endpoint, StreamOptions};
+use crate::prompt_report::{PromptReport, Score};
 use candecode::day20_serve::{finish_reason, ChoiceToken};
 use candecode::kit::{FinishReason, Tokenizer};
+use candecode_engine::Engine;
 use serde_json::{json, Value};
+use std::sync::Arc;
 
 /// A token as it appears in an answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,19 +19,21 @@ pub struct Spelled {
     pub token: String,
     /// The token's bytes, from which clients can reassemble split characters.
     pub bytes: Vec<u8>,
-    /// The token's log probability before any processors.
-    pub logprob: f32,
+    /// The token's log probability before any processors. None for the first token of a prompt,
+    /// which nothing predicts.
+    pub logprob: Option<f32>,
 }
 
 impl Spelled {
     /// Spells out a token. Special tokens have no text, so their name is used.
-    pub fn new(tokenizer: &Tokenizer, id: u32, logprob: f32) -> Self {
+    pub fn new(tokenizer: &Tokenizer, id: u32, logprob: impl Into<Option<f32>>) -> Self {
         let mut bytes = tokenizer.token_bytes(id);
         if bytes.is_empty() {
             bytes = tokenizer.piece(id).unwrap_or_default().into_bytes();
         }
         let token = String::from_utf8_lossy(&bytes).into_owned();
-        Self { token, bytes, logprob: logprob.max(-9999.0) } // no infinity in JSON; as in vLLM
+        let logprob = logprob.into().map(|logprob| logprob.max(-9999.0)); // as in vLLM: JSON has no infinity
+        Self { token, bytes, logprob }
     }
 
     fn json(&self) -> Value {
@@ -36,10 +41,10 @@ impl Spelled {
     }
 }
 
-/// The logprobs of one generated token.
+/// The logprobs of one token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenLogprobs {
-    /// The sampled token.
+    /// The token of the text.
     pub chosen: Spelled,
     /// The most likely tokens, best first, up to the number that the request asked for.
     pub top: Vec<Spelled>,
@@ -85,12 +90,25 @@ struct ReplyChoice {
     tokens: usize,
     /// Logprobs not yet sent in an event.
     logprobs: Vec<TokenLogprobs>,
+    /// Whether the prompt's logprobs have been sent, where they are repeated.
+    echoed: bool,
     /// Number of characters in the tokens for which logprobs have been sent.
     offset: usize,
     /// Whether the event with the role has been sent (streamed chats only).
     begun: bool,
     /// The reason it finished. None while it is still running.
     finish: Option<FinishReason>,
+}
+
+/// What an answer needs of the server that gives it.
+#[derive(Clone)]
+pub struct Backing {
+    /// The engine, whose tokenizer spells out the tokens of prompts.
+    pub engine: Arc<Engine>,
+    /// What is found out about the prompt of each choice.
+    pub reports: Vec<Arc<PromptReport>>,
+    /// OpenAI's `system_fingerprint`.
+    pub fingerprint: String,
 }
 
 impl ReplyChoice {
@@ -105,7 +123,7 @@ impl ReplyChoice {
 
 /// An answer under construction: takes tokens, and produces OpenAI's JSON in one piece or as a
 /// stream.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Reply {
     endpoint: Endpoint,
     /// `cmpl-…` or `chatcmpl-…`, the same in every event.
@@ -119,8 +137,15 @@ pub struct Reply {
     n: usize,
     /// Whether the answer includes logprobs.
     pub logprobs: bool,
+    /// Number of alternatives to report with each token of an echoed prompt. None: no logprobs.
+    echo_logprobs: Option<usize>,
+    /// The same in vLLM's `prompt_logprobs`.
+    prompt_logprobs: Option<usize>,
+    /// Whether the answer is the prompt and nothing else.
+    only_echoes: bool,
     stream_options: StreamOptions,
     choices: Vec<ReplyChoice>,
+    backing: Option<Backing>,
 }
 
 impl Reply {
@@ -146,8 +171,34 @@ impl Reply {
             prompt_tokens: prompts.iter().map(Vec::len).collect(),
             n: request.n,
             logprobs: request.logprobs.is_some(),
+            echo_logprobs: request.logprobs.filter(|_| request.fields.echo),
+            prompt_logprobs: request.fields.prompt_logprobs,
+            only_echoes: request.only_echoes(),
             stream_options: request.fields.stream_options.clone(),
+            backing: None,
             choices: (0..prompts.len() * request.n).map(choice).collect(),
+        }
+    }
+
+    /// Returns the answer of this server, which reports on the prompts.
+    pub fn backed_by(self, backing: Backing) -> Self {
+        Self { backing: Some(backing), ..self }
+    }
+
+    /// Whether the answer includes logprobs of any kind.
+    pub fn has_logprobs(&self) -> bool {
+        self.logprobs || self.prompt_logprobs.is_some()
+    }
+
+    /// Fails if the logprobs of the prompt before this token couldn't be computed.
+    ///
+    /// # Errors
+    /// 500, with the reason.
+    pub fn check(&self, piece: &ChoiceToken) -> Result<(), ApiError> {
+        let Some(backing) = &self.backing else { return Ok(()) };
+        match backing.reports[piece.index].error() {
+            Some(error) => Err(ApiError::failed(format!("the prompt's logprobs: {error}"))),
+            None => Ok(()),
         }
     }
 
@@ -169,12 +220,23 @@ impl Reply {
     /// The usage of the whole answer. Each prompt counts once, regardless of `n`.
     fn usage(&self) -> Value {
         let completion = self.choices.iter().map(|choice| choice.tokens).sum();
-        usage(self.prompt_tokens.iter().sum(), completion)
+        let first_of = |prompt: usize| self.cached_tokens(prompt * self.n);
+        let cached = (0..self.prompt_tokens.len()).filter_map(first_of).reduce(|a, b| a + b);
+        usage(self.prompt_tokens.iter().sum(), completion, cached)
+    }
+
+    /// Returns the number of tokens in a choice's prompt that were cached.
+    fn cached_tokens(&self, index: usize) -> Option<usize> {
+        self.backing.as_ref().map(|backing| backing.reports[index].cached_tokens())
     }
 
     /// Appends a token to its choice.
     pub fn take(&mut self, delta: ChoiceDelta) {
         let choice = &mut self.choices[delta.index];
+        if self.only_echoes {
+            choice.finish = Some(FinishReason::Length);
+            return;
+        }
         if let Some(parser) = &mut choice.parser {
             choice.parts.extend(parser.push(&delta.text));
             if delta.finish.is_some() {
@@ -195,8 +257,9 @@ impl Reply {
     /// ignore text in an event with a `finish_reason`. Logprobs of tokens without text wait for the
     /// next event. The last choice's finish also ends the stream.
     pub fn events(&mut self, delta: ChoiceDelta) -> String {
-        let (index, finish) = (delta.index, delta.finish);
+        let index = delta.index;
         self.take(delta);
+        let finish = self.choices[index].finish;
         let mut events = String::new();
         if self.endpoint == Endpoint::Chat && !self.choices[index].begun {
             self.choices[index].begun = true;
@@ -249,7 +312,11 @@ impl Reply {
         let name = if self.endpoint == Endpoint::Chat { "delta" } else { "text" };
         choice[name] = new;
         let usage = match self.stream_options.continuous_usage_stats {
-            Some(true) => usage(self.prompt_tokens[index / self.n], self.choices[index].tokens),
+            Some(true) => {
+                let (prompt, tokens) =
+                    (self.prompt_tokens[index / self.n], self.choices[index].tokens);
+                usage(prompt, tokens, self.cached_tokens(index))
+            }
             _ => Value::Null,
         };
         sse(&self.chunk(json!([choice]), usage))
@@ -266,6 +333,7 @@ impl Reply {
             "id": self.id, "object": object, "created": self.created, "model": self.model,
             "choices": choices,
         });
+        self.sign(&mut chunk);
         if self.stream_options.include_usage == Some(true) {
             chunk["usage"] = usage;
         }
@@ -287,7 +355,12 @@ impl Reply {
             let reason = finish.map(|finish| self.choices[index].finish_reason(finish));
             let mut choice = json!({"index": index, "logprobs": logprobs, "finish_reason": reason});
             match self.endpoint {
-                Endpoint::Completions => choice["text"] = json!(text),
+                Endpoint::Completions => {
+                    choice["text"] = json!(text);
+                    if let Some(top) = self.prompt_logprobs {
+                        choice["prompt_logprobs"] = self.of_prompt(index, top);
+                    }
+                }
                 Endpoint::Chat => choice["message"] = self.message(index, text, parts),
             }
             choices.push(choice);
@@ -296,11 +369,54 @@ impl Reply {
             Endpoint::Completions => "text_completion",
             Endpoint::Chat => "chat.completion",
         };
-        let whole = json!({
+        let mut whole = json!({
             "id": self.id, "object": object, "created": self.created, "model": self.model,
             "choices": choices, "usage": self.usage(),
         });
+        self.sign(&mut whole);
+        if let (Endpoint::Chat, Some(top)) = (self.endpoint, self.prompt_logprobs) {
+            whole["prompt_logprobs"] = self.of_prompt(0, top);
+        }
         escaped(&whole)
+    }
+
+    /// Adds OpenAI's `system_fingerprint`.
+    fn sign(&self, answer: &mut Value) {
+        if let Some(backing) = &self.backing {
+            answer["system_fingerprint"] = json!(backing.fingerprint);
+        }
+    }
+
+    /// Formats the logprobs of a choice's prompt as vLLM does: `[null, {id: {"logprob", "rank",
+    /// "decoded_token"}, …}, …]`, where each object has the token itself and the `most` likely ones.
+    fn of_prompt(&self, index: usize, most: usize) -> Value {
+        let Some(Backing { engine, reports, .. }) = &self.backing else { return Value::Null };
+        let mut all = vec![Value::Null];
+        for Score { id, logprob, rank, top } in reports[index].scores() {
+            let ranked = (1..).zip(top.into_iter().take(most)).map(|(rank, (id, p))| (id, p, rank));
+            let mut at = json!({});
+            for (id, logprob, rank) in ranked.chain([(id, logprob, rank)]) {
+                let Spelled { token, logprob, .. } = Spelled::new(engine.tokenizer(), id, logprob);
+                at[id.to_string()] =
+                    json!({"logprob": logprob, "rank": rank, "decoded_token": token});
+            }
+            all.push(at);
+        }
+        json!(all)
+    }
+
+    /// Spells out the tokens of a choice's prompt, with `most` alternatives each.
+    fn spelled_prompt(&self, index: usize, most: usize) -> Vec<TokenLogprobs> {
+        let Some(Backing { engine, reports, .. }) = &self.backing else { return Vec::new() };
+        let (tokenizer, report) = (engine.tokenizer(), &reports[index]);
+        let first = Spelled::new(tokenizer, report.first, None);
+        let mut all = vec![TokenLogprobs { chosen: first, top: Vec::new() }];
+        for Score { id, logprob, top, .. } in report.scores() {
+            let top = top.iter().take(most).map(|(id, p)| Spelled::new(tokenizer, *id, *p));
+            let chosen = Spelled::new(tokenizer, id, logprob);
+            all.push(TokenLogprobs { chosen, top: top.collect() });
+        }
+        all
     }
 
     /// Returns a chat's whole message: this text, or these parts of it.
@@ -364,8 +480,13 @@ impl Reply {
         if !self.logprobs {
             return Value::Null;
         }
+        let mut tokens = Vec::new();
+        if let Some(top) = self.echo_logprobs.filter(|_| !self.choices[index].echoed) {
+            self.choices[index].echoed = true;
+            tokens = self.spelled_prompt(index, top);
+        }
         let choice = &mut self.choices[index];
-        let tokens = std::mem::take(&mut choice.logprobs);
+        tokens.append(&mut choice.logprobs);
         match self.endpoint {
             Endpoint::Chat => chat_logprobs(&tokens),
             Endpoint::Completions => completion_logprobs(&tokens, &mut choice.offset),
@@ -373,13 +494,17 @@ impl Reply {
     }
 }
 
-/// Formats OpenAI's `usage`.
-fn usage(prompt: usize, completion: usize) -> Value {
-    json!({
+/// Formats OpenAI's `usage`, with the number of the prompt's tokens that were cached, if known.
+fn usage(prompt: usize, completion: usize, cached: Option<usize>) -> Value {
+    let mut usage = json!({
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
-    })
+    });
+    if let Some(cached) = cached {
+        usage["prompt_tokens_details"] = json!({"cached_tokens": cached});
+    }
+    usage
 }
 
 /// Formats logprobs for a chat: `{"content": [{"token", "logprob", "bytes", "top_logprobs":
@@ -397,14 +522,14 @@ fn chat_logprobs(tokens: &[TokenLogprobs]) -> Value {
 /// Formats logprobs for a completion: `{"tokens": […], "token_logprobs": […], "top_logprobs":
 /// [{token: logprob, …}, …], "text_offset": […]}`, four lists with one element per token.
 /// `top_logprobs` always includes the sampled token, whose logprob wins if other tokens have the
-/// same text. `text_offset` is where each token starts, in characters: the first at `offset`, which
+/// same text. The first token of a prompt has neither. `text_offset` is where each token starts, in characters: the first at `offset`, which
 /// is advanced past the last.
 fn completion_logprobs(tokens: &[TokenLogprobs], offset: &mut usize) -> Value {
     let (mut texts, mut logprobs) = (Vec::new(), Vec::new());
     let (mut tops, mut offsets) = (Vec::new(), Vec::new());
     for TokenLogprobs { chosen, top } in tokens {
-        let mut map = json!({});
-        for token in top.iter().chain([chosen]) {
+        let mut map = Value::Null;
+        for token in top.iter().chain([chosen]).filter(|token| token.logprob.is_some()) {
             map[&token.token] = json!(token.logprob);
         }
         texts.push(&chosen.token);

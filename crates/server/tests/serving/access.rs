@@ -143,7 +143,9 @@ fn the_model_is_listed_and_found_by_its_name() {
         (&"list".into(), &"me/story 3:m é".into())
     );
     assert_eq!(list["data"][0]["owned_by"], "candecode");
-    for name in ["me%2Fstory%203:m%20%C3%A9", "me/story%203%3Am%20%c3%a9"] {
+    for name in
+        ["me%2Fstory%203:m%20%C3%A9", "me/story%203%3Am%20%c3%a9", "me/story%203:m%20%C3%A9/"]
+    {
         assert_eq!(server.get(&format!("/v1/models/{name}")).0, 200, "{name}");
     }
     for (name, status) in [("a".repeat(5000), 404), ("%ff".into(), 400), (String::new(), 200)] {

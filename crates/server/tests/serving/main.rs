@@ -5,6 +5,7 @@
 
 mod access;
 mod faults;
+mod prompt_logprobs;
 mod protocol;
 mod running_server;
 mod same_text_at_any_load;

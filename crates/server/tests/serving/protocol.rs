@@ -280,6 +280,10 @@ fn refusals_have_openais_form() {
             "to stop at the token, use <|endoftext|> by itself",
         ),
         ("/v1/embeddings", "{}", 404, "there is no /v1/embeddings"),
+        ("/v1/responses", "{}", 404, "ask for /v1/chat/completions"),
+        ("/v1/responses/resp_1/cancel", "{}", 404, "ask for /v1/chat/completions"),
+        ("/chat/completions", "{}", 404, "ask for /v1/chat/completions"),
+        ("/v1/v1/completions/", "{}", 404, "ask for /v1/completions"),
         ("/v1/models", "{}", 405, "POST cannot be used"),
     ] {
         let (got, text) = server.post_text(path, body);
@@ -339,10 +343,29 @@ fn the_context_that_is_served_is_one_number() {
         for name in ["max_tokens", "max_completion_tokens"] {
             ask[name] = (tokens + 1).into();
             let (status, answer) = server.post(COMPLETIONS, &ask);
-            assert_eq!((status, &answer["error"]["param"]), (400, &json!("max_tokens")));
+            assert_eq!((status, &answer["error"]["param"]), (400, &json!(name)));
             assert_eq!(answer["error"]["code"], "context_length_exceeded");
         }
     }
     let (status, answer) = server.post(COMPLETIONS, &json!({"prompt": vec![5; 21]}));
     assert_eq!((status, &answer["error"]["code"]), (400, &json!("context_length_exceeded")));
+}
+
+/// Proxies and clients give up on a connection that says nothing.
+#[test]
+fn a_stream_that_waits_has_headers_and_comments() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_candecode-serve"));
+    command.args(["--model", "random-30m", "--port", "0", "--max-num-seqs", "1"]);
+    let server = Server::spawn(command.args(["--max-queue", "1"]).stderr(Stdio::null()));
+    let long = json!({"prompt": vec![5; 2000], "max_tokens": 6000, "ignore_eos": true});
+    let _long = server.begin(&long);
+    server.wait_for("num_rows_running", 1.0);
+    let mut waits = server.begin(&body(ONCE, &json!({"stream": true})));
+    let head = read_some(&mut waits, 100);
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/event-stream"), "{head}");
+    // The queue is full: that's a status, not an event.
+    let (status, answer) = server.post(COMPLETIONS, &body(ONCE, &json!({"stream": true})));
+    assert_eq!(status, 429, "{answer}");
+    let more = head + &read_some(&mut waits, 10);
+    assert!(more.contains(": waiting\n\n") && !more.contains("data:"), "{more}");
 }

@@ -295,7 +295,12 @@ fn out_of_range_or_oversized_values_are_refused() {
         (json!({"chat_template_kwargs": {"a": 1}}), "chat_template_kwargs"),
         (json!({"logprobs": 21}), "logprobs"),
         (json!({"logprobs": true}), "logprobs"),
-        (json!({"echo": true, "logprobs": 0}), "echo"),
+        (json!({"max_tokens": 0}), "max_tokens"), // only with echo
+        (json!({"echo": true, "max_tokens": -1}), "max_tokens"),
+        (json!({"prompt_logprobs": 21}), "prompt_logprobs"),
+        (json!({"prompt_logprobs": -1}), "prompt_logprobs"),
+        (json!({"prompt_logprobs": true}), "prompt_logprobs"),
+        (json!({"prompt_logprobs": 0, "stream": true}), "prompt_logprobs"),
         (json!({"prompt": vec!["Once"; 65], "n": 2}), "n"),
     ] {
         assert_eq!(refused(Completions, &asked).0, param, "{asked}");
