@@ -3,18 +3,17 @@
     cargo xtask serve --mine --model Qwen/Qwen3-0.6B
     python examples/agent/qwen3.py http://127.0.0.1:8000
 
-Here nothing is enforced: the model sees the tools in its prompt, calls them or doesn't, and answers in its own words.
+Nothing is enforced here: the model sees the tools in its prompt, calls them or doesn't, and answers in its own words.
 """
 
 from pydantic_ai import Agent
 from pydantic_ai.usage import UsageLimits
 
-from agent import give, look, model, show
+from agent import give, look, model
 
-QUESTION = "Lily has a fish. Look into the garden and at the pond, and give the fish to an animal that you find there. What happened?"
+QUESTION = "Lily has a fish. Look into the garden and at the pond, and give the fish to an animal that you found there. What happened?"
 
 if __name__ == "__main__":
-    agent = Agent(model(), tools=[look, give], model_settings={"temperature": 0.6, "top_p": 0.95, "seed": 1, "max_tokens": 2000})
-    result = agent.run_sync(QUESTION, usage_limits=UsageLimits(request_limit=12))
-    show(result)
-    print(f"answer {result.output}")
+    settings = {"temperature": 0.6, "top_p": 0.95, "seed": 1, "max_tokens": 2000}
+    agent = Agent(model(), tools=[look, give], model_settings=settings)
+    print(agent.run_sync(QUESTION, usage_limits=UsageLimits(request_limit=8)).output)

@@ -17,7 +17,7 @@ const messages = [{ role: "user", content: "One day, a cat" }];
 const Pet = z.object({ kind: z.enum(["cat", "dog", "frog"]), name: z.string().max(12), age: z.number().int().min(0).max(20) });
 const Feed = z.object({ pet: z.enum(["cat", "dog"]), snacks: z.union([z.literal(1), z.literal(2)]) });
 const tools = [zodFunction({ name: "feed", parameters: Feed }), zodFunction({ name: "pet", parameters: Pet })];
-const warm = { max_tokens: 200, temperature: 1, seed: 4 };
+const warm = { max_tokens: 400, temperature: 1, seed: 4 };
 const sdk = createOpenAICompatible({ name: "ours", baseURL: `${address}/v1`, apiKey: "sesame", supportsStructuredOutputs: true })(model);
 
 const completion = (more) => client.completions.create({ model, prompt, max_tokens: 24, temperature: 0, ...more });
@@ -80,13 +80,13 @@ const checks = {
     Pet.parse(parsed.choices[0].message.parsed);
   },
   async ai_sdk_object() {
-    const { object } = await generateObject({ model: sdk, schema: Pet, prompt, maxOutputTokens: 200, temperature: 1, seed: 4 });
+    const { object } = await generateObject({ model: sdk, schema: Pet, prompt, maxOutputTokens: 400, temperature: 1, seed: 4 });
     Pet.parse(object);
   },
   async ai_sdk_tools() {
     const fed = [];
     const feed = tool({ description: "Feeds a pet", inputSchema: Feed, execute: async (input) => { fed.push(input); return "It ate."; } });
-    const asked = { model: sdk, prompt, tools: { feed }, maxOutputTokens: 200, temperature: 1, seed: 4, stopWhen: isStepCount(2) };
+    const asked = { model: sdk, prompt, tools: { feed }, maxOutputTokens: 400, temperature: 1, seed: 4, stopWhen: isStepCount(2) };
     const { steps } = await generateText({ ...asked, toolChoice: { type: "tool", toolName: "feed" } });
     assert.equal(steps.length, 2); // the result goes back to the model
     fed.forEach((input) => Feed.parse(input));
