@@ -211,7 +211,7 @@ def openai_tools():
     assert refused(openai.BadRequestError, lambda: chat(tools=TOOLS)).param == "tools"
     assert refused(openai.BadRequestError, lambda: chat(tool_choice="required")).param == "tool_choice"
     assert refused(openai.BadRequestError, lambda: chat(tools=TOOLS[:1], tool_choice=NAMED)).param == "tool_choice"
-    forced = {"tools": TOOLS, "max_tokens": 300, "temperature": 1, "seed": 5}
+    forced = {"tools": TOOLS, "max_tokens": 460, "temperature": 1, "seed": 5}
     one = chat(**forced, tool_choice="required", parallel_tool_calls=False).choices[0]
     assert one.finish_reason == "tool_calls" and one.message.content is None and len(one.message.tool_calls) == 1
     name, _ = valid(one.message.tool_calls[0])
@@ -227,7 +227,7 @@ def openai_tools():
 
 
 def openai_tools_streamed():
-    forced = {"tools": TOOLS, "max_tokens": 300, "temperature": 1, "seed": 5}
+    forced = {"tools": TOOLS, "max_tokens": 460, "temperature": 1, "seed": 5}
     for choice in ["required", NAMED]:
         whole = chat(**forced, tool_choice=choice).choices[0]
         calls, last = {}, None

@@ -111,9 +111,11 @@ fn required_and_named_calls_match_their_schemas_whole_and_streamed() {
     let required = json!({"tools": tools(), "tool_choice": "required", "n": 8, "max_tokens": 300});
     for (content, _, calls, reason) in both_ways(&server, &required) {
         assert_eq!(content, "");
-        let finished = if reason == "length" { calls.len() - 1 } else { calls.len() };
-        for (name, arguments) in &calls[..finished] {
-            let arguments: Value = serde_json::from_str(arguments).unwrap();
+        for (i, (name, arguments)) in calls.iter().enumerate() {
+            let Ok(arguments) = serde_json::from_str::<Value>(arguments) else {
+                assert_eq!((reason.as_str(), i + 1), ("length", calls.len()), "{calls:?}");
+                continue;
+            };
             let key = keys[names.iter().position(|known| known == name).unwrap()];
             assert!(arguments.get(key).is_some(), "{name} {arguments}");
             seen.insert(name.clone());
