@@ -1,7 +1,7 @@
 //! Compiles constraints for one vocabulary.
 
 use crate::format_rail::CompiledFormat;
-use crate::schema_end::has_end;
+use crate::schema_checks::{has_end, has_large_multiples};
 use anyhow::{anyhow, bail, Result};
 use candecode::kit::error::shown;
 use candecode::kit::{TextFormat, Tokenizer};
@@ -50,6 +50,21 @@ impl Constraint {
                 format!("the JSON schema {}", shown(schema))
             }
             Self::Grammar(grammar) => format!("the grammar {}", shown(grammar)),
+        }
+    }
+
+    /// The schemas in it.
+    fn schemas(&self) -> Vec<Value> {
+        match self {
+            Self::JsonSchema(schema) | Self::CompactJson(schema) => vec![schema.clone()],
+            Self::Grammar(grammar) => {
+                let places = grammar.match_indices("%json");
+                let read = |(at, name): (usize, &str)| {
+                    let text = &grammar[at + name.len()..];
+                    serde_json::Deserializer::from_str(text).into_iter().next()?.ok()
+                };
+                places.filter_map(read).collect()
+            }
         }
     }
 
@@ -131,6 +146,9 @@ impl Compiler {
             }
             Constraint::Grammar(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
         };
+        if constraint.schemas().iter().any(has_large_multiples) {
+            bail!("{name}: multipleOf has too large a number, or too many digits")
+        }
         let compile = || {
             let mut matcher = Matcher::new(self.0.create_parser(grammar));
             matcher.compute_mask().map(|_| matcher)

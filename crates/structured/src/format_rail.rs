@@ -10,6 +10,8 @@ use std::rc::Rc;
 
 /// Maximum number of texts that a processor remembers its place in.
 const MOST_TEXTS: usize = 16;
+/// Maximum number of tokens to go back, such as a draft's. Otherwise it is another text.
+const MOST_LOST: usize = 16;
 
 /// A compiled constraint. Its processors share what they find out about it.
 pub struct CompiledFormat {
@@ -51,7 +53,6 @@ struct FormatRail {
     name: String,
     start: Matcher,
     end: u32,
-    /// The latest used last.
     texts: RefCell<Vec<Text>>,
 }
 
@@ -82,11 +83,10 @@ impl FormatRail {
     /// Returns a mask of the tokens that may follow these, or None if one of these isn't allowed.
     fn mask(&self, tokens: &[u32]) -> anyhow::Result<Option<SimpleVob>> {
         let mut texts = self.texts.borrow_mut();
-        // The text itself, or another that shares its beginning.
-        let whole = |text: &Text| text.common(tokens) == text.tokens.len();
-        let best = (0..texts.len()).max_by_key(|i| (whole(&texts[*i]), texts[*i].common(tokens)));
+        let lost = |text: &Text| text.tokens.len() - text.common(tokens);
+        let best = (0..texts.len()).max_by_key(|i| texts[*i].common(tokens));
         let mut text = match best {
-            Some(i) if whole(&texts[i]) || texts.len() == MOST_TEXTS => texts.remove(i),
+            Some(i) if lost(&texts[i]) <= MOST_LOST || texts.len() == MOST_TEXTS => texts.remove(i),
             _ => Text { tokens: Vec::new(), matcher: self.start.clone() },
         };
         let mask = match text.go_to(tokens)? {

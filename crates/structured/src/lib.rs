@@ -4,6 +4,6 @@
 
 mod compiler;
 mod format_rail;
-mod schema_end;
+mod schema_checks;
 
 pub use compiler::{bounded, Compiler, Constraint};

@@ -10,7 +10,7 @@ use serde_json::{json, Value};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-const EOS: u32 = 1;
+const EOS: u32 = 0;
 
 fn tokenizer() -> Tokenizer {
     let json = std::fs::read(story("story-230k").join("tokenizer.json")).unwrap();
@@ -180,6 +180,10 @@ fn impossible_constraints_are_refused() {
         (schema(json!({"$ref": "https://example.com/schema.json"})), "https://example.com"),
         (schema(json!({"type": "string", "pattern": "("})), "unclosed group"),
         (schema(json!({"not": {"type": "string"}})), "not"),
+        (schema(json!({"type": "integer", "multipleOf": 99_999_999})), "multipleOf"),
+        (schema(json!({"anyOf": [{"multipleOf": 101}, {"multipleOf": 103}]})), "multipleOf"),
+        (schema(json!({"type": "number", "multipleOf": 0.000_000_1})), "multipleOf"),
+        (grammar("start: %json {\"type\": \"integer\", \"multipleOf\": 99999999}"), "multipleOf"),
         (schema(json!({"const": long})), "at most"),
         (grammar(&format!("start: \"{long}\"")), "at most"),
         (grammar("begin with a letter"), "begin"),
@@ -197,7 +201,7 @@ fn impossible_constraints_are_refused() {
     }
     for refers_to_itself in [
         json!({"anyOf": [endless(json!({"$ref": "#"})), {"type": "null"}]}),
-        json!({"type": "array", "items": {"$ref": "#"}}),
+        json!({"type": "array", "items": {"anyOf": [{"$ref": "#"}, {"type": "number", "multipleOf": 0.25}]}}),
         json!({"type": "object", "properties": {"a": {"$ref": "#"}}}),
         json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"const": 1}}}),
     ] {

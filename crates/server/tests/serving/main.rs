@@ -9,4 +9,5 @@ mod prompt_logprobs;
 mod protocol;
 mod running_server;
 mod same_text_at_any_load;
+mod structured;
 mod tools;

@@ -1,7 +1,46 @@
-//! Finds out whether a text of a schema can ever be complete.
+//! What llguidance doesn't check about a schema: whether a text of it can ever be complete, and
+//! whether its numbers need more states than fit in memory.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+
+/// Maximum least common multiple of all `multipleOf`. An integer's automaton has that many states.
+const MOST_STATES: f64 = 10_000.0;
+
+/// Returns true if the multiples in a schema need too many states.
+pub fn has_large_multiples(schema: &Value) -> bool {
+    let mut found = Vec::new();
+    find_multiples(schema, &mut found);
+    // As whole numbers: 0.25 and 5 are 25 and 500 hundredths.
+    let scales = [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6];
+    let is_whole = |x: f64| (x - x.round()).abs() < 1e-9 * x.abs();
+    let scale = scales.into_iter().find(|scale| found.iter().all(|x| is_whole(x * scale)));
+    let Some(scale) = scale else { return true };
+    let mut common = 1.0;
+    for multiple in found {
+        let number = (multiple * scale).round();
+        let (mut a, mut b) = (common, number);
+        while b > 0.0 {
+            (a, b) = (b, a % b);
+        }
+        common *= number / a;
+        if common > MOST_STATES {
+            return true;
+        }
+    }
+    false
+}
+
+fn find_multiples(schema: &Value, found: &mut Vec<f64>) {
+    match schema {
+        Value::Object(fields) => {
+            found.extend(fields.get("multipleOf").and_then(Value::as_f64).filter(|x| *x > 0.0));
+            fields.values().for_each(|field| find_multiples(field, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| find_multiples(item, found)),
+        _ => {}
+    }
+}
 
 /// Returns false if every text of the schema contains another one of the same schema, and so on
 /// without end.
