@@ -175,7 +175,7 @@ fn impossible_formats_are_refused() {
         endless,
         json!({"enum": []}),
         json!({"anyOf": many}),
-        json!({"const": "x".repeat(1 << 20)}),
+        json!({"const": "x".repeat(1_000_000)}),
         json!({"type": "integer", "multipleOf": 99_999_999}),
     ] {
         let began = Instant::now();
