@@ -86,7 +86,7 @@ const checks = {
   async ai_sdk_tools() {
     const fed = [];
     const feed = tool({ description: "Feeds a pet", inputSchema: Feed, execute: async (input) => { fed.push(input); return "It ate."; } });
-    const asked = { model: sdk, prompt, tools: { feed }, maxOutputTokens: 460, temperature: 1, seed: 4, stopWhen: isStepCount(2) };
+    const asked = { model: sdk, prompt, tools: { feed }, maxOutputTokens: 500, temperature: 1, seed: 4, stopWhen: isStepCount(2) };
     const { steps } = await generateText({ ...asked, toolChoice: { type: "tool", toolName: "feed" } });
     assert.equal(steps.length, 2); // the result goes back to the model
     fed.forEach((input) => Feed.parse(input));
