@@ -69,7 +69,7 @@ def tell(seed):
 
 if __name__ == "__main__":
     print(BEGINNING)
-    for seed in range(1, 5):
+    for seed in [29, 30, 35, 43]:
         print(f"seed {seed}")
         try:
             tell(seed)
