@@ -1,7 +1,7 @@
 """An agent on your own engine: a model that writes stories calls two tools, and ends the story.
 
     pip install -r examples/agent/requirements.txt
-    cargo xtask serve --mine
+    cargo xtask serve
     python examples/agent/agent.py http://127.0.0.1:8000
 
 The model doesn't know what a tool is. Its answer has to match the schema of the tools, and where the schema leaves a choice,

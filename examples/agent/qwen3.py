@@ -1,6 +1,6 @@
 """The agent of `agent.py` with a model that chooses its tools: Qwen 3, with 0.6 billion parameters (1.5 GB).
 
-    cargo xtask serve --mine --model Qwen/Qwen3-0.6B
+    cargo xtask serve --model Qwen/Qwen3-0.6B
     python examples/agent/qwen3.py http://127.0.0.1:8000
 
 Nothing is enforced here: the model sees the tools in its prompt, calls them or doesn't, and answers in its own words.
