@@ -128,7 +128,7 @@ impl PromptReader {
             ToolChoice::Mode(ToolMode::Auto) if !request.fields.tools.is_empty() => {
                 if !template.shows_tools() {
                     let message = "the chat template doesn't show tools to the model, so it can't \
-                                   choose; a call is possible with tool_choice required, or by name";
+                                   choose; tool_choice required, or by name, is possible";
                     return Err(ApiError::unsupported("tools", message));
                 }
                 form.calls = match text.contains("<tool_call>") {
