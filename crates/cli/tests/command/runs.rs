@@ -128,8 +128,10 @@ fn every_loop_keeps_a_schema_and_a_grammar() {
         let run = |more: &[&str]| done(&[&prompt[..], &[flag, path], more].concat()).out;
         let plain = run(&[]);
         let written = plain.trim_start_matches("Tom has toys: ").trim();
-        assert!(written.starts_with('[') && written.ends_with(']'), "{plain}");
-        assert!(flag == "--grammar" || serde_json::from_str::<Value>(written).is_ok(), "{plain}");
+        match flag {
+            "--grammar" => assert!(written.chars().all(|c| c == '[' || c == ']'), "{plain}"),
+            _ => assert!(serde_json::from_str::<Value>(written).is_ok(), "{plain}"),
+        }
         for more in [
             &["--loop", "day10"][..],
             &["--loop", "day15"],
