@@ -35,6 +35,8 @@ const WHITE_SPACE: &str = r" |\n {0,32}";
 pub enum Constraint {
     /// JSON that this schema describes.
     JsonSchema(Value),
+    /// JSON that this schema describes, on one line, as models write calls of tools.
+    CompactJson(Value),
     /// A text of this grammar, in llguidance's variant of Lark.
     Grammar(String),
 }
@@ -48,7 +50,9 @@ impl Constraint {
     /// The constraint in a message.
     fn name(&self) -> String {
         match self {
-            Self::JsonSchema(schema) => format!("the JSON schema {}", shown(schema)),
+            Self::JsonSchema(schema) | Self::CompactJson(schema) => {
+                format!("the JSON schema {}", shown(schema))
+            }
             Self::Grammar(grammar) => format!("the grammar {}", shown(grammar)),
         }
     }
@@ -56,7 +60,9 @@ impl Constraint {
     /// Returns the schemas in it, and the number of bytes that aren't in one of them.
     fn schemas(&self) -> (Vec<Value>, usize) {
         let grammar = match self {
-            Self::JsonSchema(schema) => return (vec![schema.clone()], 0),
+            Self::JsonSchema(schema) | Self::CompactJson(schema) => {
+                return (vec![schema.clone()], 0)
+            }
             Self::Grammar(grammar) => grammar,
         };
         let (mut schemas, mut rest) = (Vec::new(), grammar.len());
@@ -74,7 +80,7 @@ impl Constraint {
     /// Rejects what would take too much time or memory to compile.
     fn check_size(&self) -> Result<()> {
         let bytes = match self {
-            Self::JsonSchema(schema) => schema.to_string().len(),
+            Self::JsonSchema(schema) | Self::CompactJson(schema) => schema.to_string().len(),
             Self::Grammar(grammar) => grammar.len(),
         };
         let (schemas, rest) = self.schemas();
@@ -99,13 +105,18 @@ impl Constraint {
 /// # Errors
 /// If it isn't a schema, or allows nothing.
 pub fn bounded(schema: &Value) -> Result<Value> {
+    with_space(schema, json!({"whitespace_pattern": WHITE_SPACE}))
+}
+
+/// Returns a schema whose texts have this space between their parts.
+fn with_space(schema: &Value, space: Value) -> Result<Value> {
     let mut schema = match schema {
         Value::Object(schema) => schema.clone(),
         Value::Bool(true) => Default::default(),
         Value::Bool(false) => bail!("the JSON schema false allows nothing"),
         other => bail!("a JSON schema is an object, not {}", shown(other)),
     };
-    schema.insert("x-guidance".into(), json!({"whitespace_pattern": WHITE_SPACE}));
+    schema.insert("x-guidance".into(), space);
     Ok(Value::Object(schema))
 }
 
@@ -142,10 +153,18 @@ impl Compiler {
         let name = constraint.name();
         constraint.check_size().map_err(|error| anyhow!("{name}: {error}"))?;
         let grammar = match constraint {
-            Constraint::JsonSchema(schema) if !has_end(schema) => {
+            Constraint::JsonSchema(schema) | Constraint::CompactJson(schema)
+                if !has_end(schema) =>
+            {
                 bail!("{name} refers to itself without end, so no text can be complete")
             }
             Constraint::JsonSchema(schema) => TopLevelGrammar::from_json_schema(bounded(schema)?),
+            Constraint::CompactJson(schema) => {
+                let space = json!({
+                    "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": ",
+                });
+                TopLevelGrammar::from_json_schema(with_space(schema, space)?)
+            }
             Constraint::Grammar(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
         };
         let compile = || {
