@@ -254,8 +254,11 @@ impl Repo {
         let section = text.find("# See it run").map_or(&*text, |at| &text[at..]);
         let mut lines = section.lines();
         let is_demo = |line: &&str| {
-            let start = |command| format!("$ cargo xtask {command} --mine {} ", day.number);
-            ["run", "serve"].iter().any(|command| format!("{line} ").starts_with(&start(command)))
+            let days = ["run", "serve"]
+                .iter()
+                .find_map(|name| line.strip_prefix(&format!("$ cargo xtask {name} --mine ")))
+                .and_then(|arguments| arguments.split(' ').next());
+            days.is_some_and(|days| days.split(',').any(|one| one == day.number.to_string()))
         };
         let mut command = lines.find(is_demo)?.trim_start_matches("$ ").to_string();
         while let Some(more) = command.strip_suffix('\\').map(str::trim_end) {
