@@ -168,8 +168,9 @@ fn check_extras(args: &Args, day_loop: &Loop, prompts: usize) -> Result<()> {
     let no_penalty = args.length_penalty == Some(0.0);
     let joins = day_loop.can(Ability::BatchLimit) && prompts * args.samples() > 1;
     let trees = args.draft_trees() && args.draft_model.is_some();
-    let extras: [(bool, &str, Extra); 9] = [
+    let extras: [(bool, &str, Extra); 10] = [
         (args.past_context == PastContextName::Window, "--past-context window", extras::windows),
+        (args.cache == Some(CacheKind::Static), "--cache static", extras::static_cache),
         (args.cache == Some(CacheKind::Sliding), "--cache sliding", extras::sliding_cache),
         (beams && never, "--early-stopping never", extras::early_stopping),
         (
