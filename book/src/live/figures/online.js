@@ -85,7 +85,7 @@
             const shrink = before && now.max > before.max ? Math.exp(before.max - now.max) : 1;
             return (
                 (shrink < 1
-                    ? `The maximum grew from ${short(before.max)} to ${short(now.max)}, so all that was gathered before counts ${short(shrink)} times as much.`
+                    ? `The maximum grew from ${short(before.max)} to ${short(now.max)}, so both sums shrank to ${short(shrink)} of what they were.`
                     : before
                       ? 'The maximum stayed, so nothing is rescaled.'
                       : 'These are the first keys.') +

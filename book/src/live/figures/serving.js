@@ -16,7 +16,7 @@
         tryThis:
             'Let client B leave early. Then leave out drop_closed, and look who waits for its slot.',
         mistakes: [
-            { mistake: 'day20 drop_closed_not_called', label: 'nobody asks whether a client is gone' },
+            { mistake: 'day20 drop_closed_not_called', label: 'drop_closed isn’t called' },
         ],
         controls: [
             {
@@ -78,7 +78,7 @@
             return (
                 `${answer.steps.length} steps. Tokens received: ${heard}. ` +
                 (wasted > 0
-                    ? `${wasted} tokens were computed for a client that had left.`
+                    ? `${wasted} ${wasted === 1 ? 'token was' : 'tokens were'} computed for a client that had left.`
                     : 'No token was computed for a client that had left.')
             );
         },
