@@ -75,6 +75,8 @@ fn asks(args: &Args, prompts: usize) -> Vec<Ask> {
         (args.block_file.is_some(), "--block-file", Ability::Processors),
         (!args.block_ids.is_empty(), "--block-ids", Ability::Processors),
         (args.allow_regex.is_some(), "--allow-regex", Ability::Processors),
+        (args.json_schema.is_some(), "--json-schema", Ability::Processors),
+        (args.grammar.is_some(), "--grammar", Ability::Processors),
         (window, "--past-context window", Ability::Window),
         (args.top_logprobs.is_some(), "--top-logprobs", Ability::TopLogprobs),
         (args.max_batch_tokens.is_some(), "--max-batch-tokens", Ability::BatchLimit),
