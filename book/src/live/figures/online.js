@@ -11,7 +11,7 @@
     figure('online', {
         question: 'What does a query have to remember of the keys that it has met?',
         tryThis:
-            'Step to key 5, then raise its score and watch the sum and the accumulator shrink. Then switch the rescaling off.',
+            'Step to key 5, then raise its score and watch the sum and the accumulator shrink.',
         mistakes: [
             { mistake: 'day18 acc_not_rescaled', label: 'the accumulator isn’t rescaled' },
         ],

@@ -13,8 +13,7 @@
 
     figure('serving', {
         question: 'What does a client that leaves cost the others?',
-        tryThis:
-            'Let client B leave early. Then leave out drop_closed, and look who waits for its slot.',
+        tryThis: 'Let client B leave early, and look who gets its slot.',
         mistakes: [
             { mistake: 'day20 drop_closed_not_called', label: 'drop_closed isn’t called' },
         ],
@@ -47,7 +46,7 @@
                 wide = (s.width - left) / Math.max(answer.steps.length, 1),
                 high = 27;
             s.text(0, 10, 'step', 'left note');
-            s.text(0, 32, 'in the queue', s.narrow ? 'left note faint' : 'left note');
+            s.text(0, 32, s.narrow ? 'queue' : 'in the queue', 'left note');
             answer.steps.forEach((step, i) => {
                 s.text(left + (i + 0.5) * wide, 10, String(i + 1), 'note');
                 s.text(left + (i + 0.5) * wide, 32, String(answer.queues[i]), 'note');
