@@ -32,7 +32,8 @@ impl Spelled {
             bytes = tokenizer.piece(id).unwrap_or_default().into_bytes();
         }
         let token = String::from_utf8_lossy(&bytes).into_owned();
-        let logprob = logprob.into().map(|logprob| logprob.max(-9999.0)); // as in vLLM: JSON has no infinity
+        // As in vLLM: JSON has no infinity.
+        let logprob = logprob.into().map(|logprob| logprob.max(-9999.0));
         Self { token, bytes, logprob }
     }
 
@@ -388,7 +389,8 @@ impl Reply {
     }
 
     /// Formats the logprobs of a choice's prompt as vLLM does: `[null, {id: {"logprob", "rank",
-    /// "decoded_token"}, …}, …]`, where each object has the token itself and the `most` likely ones.
+    /// "decoded_token"}, …}, …]`, where each object has the token itself and the `most` likely
+    /// ones.
     fn of_prompt(&self, index: usize, most: usize) -> Value {
         let Some(Backing { engine, reports, .. }) = &self.backing else { return Value::Null };
         let mut all = vec![Value::Null];
@@ -522,8 +524,8 @@ fn chat_logprobs(tokens: &[TokenLogprobs]) -> Value {
 /// Formats logprobs for a completion: `{"tokens": […], "token_logprobs": […], "top_logprobs":
 /// [{token: logprob, …}, …], "text_offset": […]}`, four lists with one element per token.
 /// `top_logprobs` always includes the sampled token, whose logprob wins if other tokens have the
-/// same text. The first token of a prompt has neither. `text_offset` is where each token starts, in characters: the first at `offset`, which
-/// is advanced past the last.
+/// same text. The first token of a prompt has neither. `text_offset` is where each token starts, in
+/// characters: the first at `offset`, which is advanced past the last.
 fn completion_logprobs(tokens: &[TokenLogprobs], offset: &mut usize) -> Value {
     let (mut texts, mut logprobs) = (Vec::new(), Vec::new());
     let (mut tops, mut offsets) = (Vec::new(), Vec::new());
