@@ -357,9 +357,7 @@ impl Reply {
             match self.endpoint {
                 Endpoint::Completions => {
                     choice["text"] = json!(text);
-                    if let Some(top) = self.prompt_logprobs {
-                        choice["prompt_logprobs"] = self.of_prompt(index, top);
-                    }
+                    self.add_prompt_logprobs(&mut choice, index);
                 }
                 Endpoint::Chat => choice["message"] = self.message(index, text, parts),
             }
@@ -374,8 +372,8 @@ impl Reply {
             "choices": choices, "usage": self.usage(),
         });
         self.sign(&mut whole);
-        if let (Endpoint::Chat, Some(top)) = (self.endpoint, self.prompt_logprobs) {
-            whole["prompt_logprobs"] = self.of_prompt(0, top);
+        if self.endpoint == Endpoint::Chat {
+            self.add_prompt_logprobs(&mut whole, 0);
         }
         escaped(&whole)
     }
@@ -387,10 +385,13 @@ impl Reply {
         }
     }
 
-    /// Formats the logprobs of a choice's prompt as vLLM does: `[null, {id: {"logprob", "rank",
-    /// "decoded_token"}, …}, …]`, where each object has the token itself and the `most` likely ones.
-    fn of_prompt(&self, index: usize, most: usize) -> Value {
-        let Some(Backing { engine, reports, .. }) = &self.backing else { return Value::Null };
+    /// Adds the logprobs of a choice's prompt as vLLM does: `[null, {id: {"logprob", "rank",
+    /// "decoded_token"}, …}, …]`, where each object has the token itself and the most likely ones;
+    /// or `null` if the request didn't ask for them.
+    fn add_prompt_logprobs(&self, to: &mut Value, index: usize) {
+        let Some(Backing { engine, reports, .. }) = &self.backing else { return };
+        to["prompt_logprobs"] = Value::Null;
+        let Some(most) = self.prompt_logprobs else { return };
         let mut all = vec![Value::Null];
         for Score { id, logprob, rank, top } in reports[index].scores() {
             let ranked = (1..).zip(top.into_iter().take(most)).map(|(rank, (id, p))| (id, p, rank));
@@ -402,7 +403,7 @@ impl Reply {
             }
             all.push(at);
         }
-        json!(all)
+        to["prompt_logprobs"] = json!(all);
     }
 
     /// Spells out the tokens of a choice's prompt, with `most` alternatives each.
