@@ -19,6 +19,7 @@ use frame::{
     close, device, ensure, equal, refused, refused_calmly, Failure, Kind, Likely, Outcome, Random,
 };
 use half::bf16;
+use std::backtrace::Backtrace;
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,7 @@ pub struct Day {
     pub multiply: fn(&[f32], &[f32], usize) -> Vec<f32>,
     pub multiply_bf16: fn(&[bf16], &[f32], usize) -> Vec<f32>,
     pub multiply_met: fn(&[Meeting], &[f32], usize) -> Vec<f32>,
+    pub multiply_traced: fn(&[Traced], &[f32], usize) -> Vec<f32>,
     pub linear: fn(&Tensor, &Tensor) -> Result<Tensor>,
     pub largest: fn(&[f32], &[f32], usize) -> usize,
     pub largest_met: fn(&[Meeting], &[f32], usize) -> usize,
@@ -76,6 +78,21 @@ fn watched(call: impl FnOnce()) -> Watched {
     take();
     call();
     take()
+}
+
+/// A weight that notes, when it is the first to be widened, which functions it is widened in.
+#[derive(Clone, Copy)]
+pub struct Traced;
+
+static TRACE: Mutex<Option<String>> = Mutex::new(None);
+
+impl Traced {
+    pub fn traced(self) -> f32 {
+        if let Ok(mut trace) = TRACE.lock() {
+            trace.get_or_insert_with(|| Backtrace::force_capture().to_string());
+        }
+        1.0
+    }
 }
 
 /// A weight that waits, when widened, until a second thread arrives or `PATIENCE` has passed.
@@ -133,6 +150,13 @@ macro_rules! implementation {
                 self.0.met()
             }
         }
+        #[derive(Clone, Copy)]
+        struct Traced;
+        impl code::Stored for Traced {
+            fn widen(self) -> f32 {
+                crate::Traced.traced()
+            }
+        }
         fn watching(row: &[crate::Watching]) -> Vec<Watching> {
             row.iter().map(|w| Watching(*w)).collect()
         }
@@ -155,6 +179,7 @@ macro_rules! implementation {
                 let w: Vec<Meeting> = w.iter().map(|w| Meeting(*w)).collect();
                 code::multiply(&w, x, inner)
             },
+            multiply_traced: |w, x, inner| code::multiply(&vec![Traced; w.len()], x, inner),
             linear: code::linear,
             largest: code::largest_product,
             largest_met: |w, x, inner| {
@@ -177,6 +202,7 @@ frame::checks! {
     17.5: blocks_have_the_right_size, blocks_hold_all_rows;
     17.6: products_are_returned_vector_by_vector,
         products_are_right_for_any_number_of_rows_and_vectors, several_threads_share_the_blocks,
+        blocks_use_this_cpus_vectors,
         results_are_bit_identical_for_any_thread_count, linear_multiplies_tensors,
         linear_takes_any_shape_stride_and_type, mismatched_operands_are_rejected,
         linear_equals_matmul;
@@ -473,6 +499,16 @@ fn several_threads_share_the_blocks(day: &Day) -> Outcome {
     equal(input, Ok(!in_vain), &true).likely(
         "several threads took part, but one at a time: is there a lock around the products?",
     )
+}
+
+fn blocks_use_this_cpus_vectors(day: &Day) -> Outcome {
+    (day.multiply_traced)(&[Traced; 3], &[1.0; 3], 3);
+    let trace = TRACE.lock().ok().and_then(|mut trace| trace.take()).unwrap_or_default();
+    // A program without line numbers doesn't know its functions.
+    let dispatched = !trace.contains("::block_products") || trace.contains("::with_simd");
+    let input = "one row of 3, one vector: is block_products called through vectorized?";
+    equal(input, Ok(dispatched), &true)
+        .likely("without it, the loops are compiled for the oldest CPU that the program supports")
 }
 
 fn results_are_bit_identical_for_any_thread_count(day: &Day) -> Outcome {
