@@ -36,12 +36,9 @@ impl Stored for f32 {
 /// Number of running sums in [`dot`]: four AVX2 vectors of 8 numbers.
 pub const SUMS: usize = 32;
 
-/// Returns the dot product of a row of weights and a vector of the same length.
-/// Adds product `i` to running sum `i mod` [`SUMS`]. The last `len mod SUMS`
-/// products, which don't fill a chunk, are added at the end.
-///
-/// With a single running sum, each addition would wait for the previous one, and
-/// the compiler must not reorder a sum of floats.
+/// Returns the dot product of a row of weights and a vector of the same length, with
+/// [`SUMS`] independent running sums. Products that don't fill a chunk of [`SUMS`]
+/// are added at the end.
 #[inline(always)]
 pub fn dot<W: Stored>(row: &[W], x: &[f32]) -> f32 {
     // task 17.1: Compute a dot product with several running sums
@@ -68,8 +65,7 @@ pub fn dot<W: Stored>(row: &[W], x: &[f32]) -> f32 {
 }
 
 impl Stored for bf16 {
-    /// A bf16 is the upper half of an f32: its sign, its 8 exponent bits, and the first
-    /// 7 of its 23 fraction bits.
+    /// A bf16 has a sign bit, 8 exponent bits and 7 fraction bits.
     #[inline(always)]
     fn widen(self) -> f32 {
         // task 17.2: Turn the 16 bits of a bf16 into the f32 with the same value
@@ -124,9 +120,8 @@ pub fn dot_pair<W: Stored>(row: &[W], first: &[f32], second: &[f32]) -> [f32; 2]
 /// product of row `r` and vector `v` to `y[r * vectors + v]`; `y` has exactly that
 /// many elements.
 ///
-/// Finishes each row before it reads the next, because a row that was read for one
-/// vector is in the CPU's cache for the others. Takes two vectors at a time, and
-/// the last one alone if their number is odd.
+/// However many vectors there are, each row comes from memory once. Uses [`dot_pair`]
+/// wherever it can.
 #[inline(always)]
 pub fn block_products<W: Stored>(rows: &[W], x: &[f32], inner: usize, y: &mut [f32]) {
     // task 17.4: Multiply each row by all vectors, two at a time

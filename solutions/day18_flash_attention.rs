@@ -329,8 +329,8 @@ fn attend_tiles_on_vectors(
 /// divided into chunks of [`SPLIT`], starting at `columns.start`, and the chunks'
 /// states are merged in column order (Flash-Decoding, Dao et al. 2023).
 ///
-/// The chunks depend only on `columns`, not on the number of threads, so the result
-/// has the same bits on every machine and in every batch.
+/// The chunks depend only on `columns`, so the result has the same bits for any number
+/// of threads, and in every batch.
 pub fn attend_split(
     queries: &[Query],
     keys: &Head,

@@ -97,11 +97,13 @@ fn stored_scale(d: f32) -> Result<f16> {
 
 // part 1: a block of 32 numbers
 
-/// Quantizes a block to 8 bits (llama.cpp's `quantize_row_q8_0_ref`).
+/// Quantizes a block to 8 bits, bit for bit as llama.cpp's `quantize_row_q8_0_ref`
+/// does.
 ///
-/// The scale d is the largest magnitude over 127, computed in f32. Each number is
-/// multiplied by 1/d and rounded to the nearest integer, halves away from zero. The
-/// block stores d as f16. A block of zeros has the scale 0 and integers of 0.
+/// The number with the largest magnitude becomes 127 or -127. Each number is
+/// multiplied by 1/d, where d is the scale in f32, and rounded to the nearest
+/// integer, halves away from zero. The block stores d as f16. A block of zeros gets
+/// a scale of 0 and integers of 0.
 ///
 /// # Errors
 /// If a number is NaN or infinite, or the scale is too large for f16.
@@ -117,12 +119,13 @@ pub fn dequantize_block_q8_0(block: &BlockQ8_0) -> [f32; BLOCK_SIZE] {
     std::array::from_fn(|i| scale * f32::from(block.quants[i]))
 }
 
-/// Quantizes a block to 4 bits (llama.cpp's `quantize_row_q4_0_ref`).
+/// Quantizes a block to 4 bits, bit for bit as llama.cpp's `quantize_row_q4_0_ref`
+/// does.
 ///
-/// The scale d is the block's extreme over -8, in f32, where the extreme is the
-/// number with the largest magnitude, sign included, and the first of several. A
-/// number x becomes the integer `x · (1/d) + 8.5`, truncated, and 15 at most. The
-/// block stores d as f16. In a block of zeros, every integer is 8.
+/// The number with the largest magnitude, the first of several, becomes the integer
+/// 0. A number x becomes the integer `x · (1/d) + 8.5`, truncated, and 15 at most,
+/// where d is the scale in f32. The block stores d as f16. In a block of zeros, every
+/// integer is 8.
 ///
 /// # Errors
 /// Same as [`quantize_block_q8_0`].
@@ -131,8 +134,7 @@ pub fn quantize_block_q4_0(x: &[f32; BLOCK_SIZE]) -> Result<BlockQ4_0> {
     todo!("day 19, task 2: Turn 32 numbers into a signed scale and 32 4-bit integers")
 }
 
-/// Restores the numbers of a block: `scale · (n - 8)`, in f32. The low halves of the
-/// 16 bytes are numbers 0 to 15, the high halves are numbers 16 to 31.
+/// Restores the numbers of a block: `scale · (n - 8)`, in f32.
 pub fn dequantize_block_q4_0(block: &BlockQ4_0) -> [f32; BLOCK_SIZE] {
     // task 19.3: Restore the 32 numbers from the scale and the 16 bytes
     todo!("day 19, task 3: Restore the 32 numbers from the scale and the 16 bytes")
@@ -221,8 +223,8 @@ pub fn quantize_activations(x: &[f32]) -> Result<Vec<BlockQ8_0>> {
     blocks.iter().map(quantize_block_q8_0).collect()
 }
 
-/// Returns the dot product of a block of weights and a block of activations. The 32
-/// products are added up as integers, and the sum is multiplied by both scales.
+/// Returns the dot product of a block of weights and a block of activations. The
+/// loop over the 32 numbers has no floating-point operation.
 #[inline(always)]
 pub fn dot_q8_0(w: &BlockQ8_0, x: &BlockQ8_0) -> f32 {
     // task 19.5: Multiply two blocks of 8-bit integers
@@ -331,8 +333,9 @@ fn check_alike(reference: &[Vec<f32>], other: &[Vec<f32>]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the perplexity of a text: e to the mean of -ln p over the tokens after
-/// the first, where p is the probability of the token given all tokens before it.
+/// Returns the perplexity of a text: the number k for which drawing each token after
+/// the first uniformly from k tokens would give the whole text the same probability
+/// as the model does.
 ///
 /// `log_probs` has an entry per token of the text. Entry `t` holds the log
 /// probabilities of all tokens of the vocabulary after the model has read tokens 0
@@ -347,8 +350,7 @@ pub fn perplexity(log_probs: &[Vec<f32>], tokens: &[u32]) -> Result<f64> {
 
 /// Returns the Kullback-Leibler divergence KL(p ‖ q) = Σ p · (ln p - ln q), averaged
 /// over all positions, as llama.cpp's `--kl-divergence` does. p is the reference
-/// model's distribution and q the other's, both given as logarithms. Tokens with
-/// p = 0 (their logarithm is -∞) contribute 0.
+/// model's distribution and q the other's, both given as logarithms. They can be -∞.
 ///
 /// # Errors
 /// Those of `check_alike`.

@@ -56,7 +56,7 @@ def main():
     finally:
         DAY.write_bytes(before)
     said = re.sub(r"[^\n]*\r(?!\n)", "", said.replace("\r\n", "\n")).strip()
-    said = "\n".join(line for line in said.split("\n") if "Finished" not in line and not line.startswith("Building"))
+    said = "\n".join(line for line in said.split("\n") if "Finished" not in line and "Blocking" not in line and not line.startswith("Building"))
     chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
     if not chromium:
         sys.exit("can't find Chromium")

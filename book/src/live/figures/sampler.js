@@ -27,7 +27,7 @@
         tryThis:
             'Leave top-p at 0.9 and raise the temperature to 2. Now drag top-p in front of temperature. ' +
             'How many tokens are left each time, and why?',
-        note: 'The model in this page is story-230k. It is smaller than the text\'s story-3m, and less sure, so its numbers are others.',
+        note: 'The model in this page is story-230k. It is smaller than the text\'s story-3m, and less sure, so its numbers differ.',
         mistakes: [
             {
                 mistake: 'day08 top_p_drops_the_crossing_token',
