@@ -629,7 +629,7 @@ fn padding_changes_nothing(day: &Day) -> Outcome {
         let alone = Step::batch(model.model(), &rows[row..=row], &positions[row..=row], None)?;
         let want = model.model().forward(&alone, &mut NoCache)?;
         let input = format!("tiny-llama, positions 0 1 2 and 0 3 7: row {row}, against it alone");
-        close(&input, got.narrow(0, row, 1)?, &want, LOGITS)
+        close(&input, got.narrow(0, row, 1), &want, LOGITS)
             .likely("every row has its own positions")?;
     }
     Ok(())
