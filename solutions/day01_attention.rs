@@ -12,7 +12,7 @@ use candle_core::{bail, DType, Device, Result, Tensor};
 /// # Errors
 /// If `x` has no such dimension.
 pub fn softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
-    // task 1.1: Turn the scores along dim into shares that sum to 1
+    // task 1.1: Turn the scores along dim into weights that sum to 1
     // <solution>
     let x32 = x.to_dtype(DType::F32)?;
     let exp = x32.broadcast_sub(&x32.max_keepdim(dim)?)?.exp()?;

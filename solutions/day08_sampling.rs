@@ -82,8 +82,8 @@ pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
 /// `-inf`.
 ///
 /// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020).
-/// Step one: sort, then add up from either end. Step two: keep exactly the set that
-/// HF's `TopPLogitsWarper` keeps; see the chapter.
+/// Later days need no more than this rule. Some checks want exactly the set that HF's
+/// `TopPLogitsWarper` keeps: see "Equal to the last token" in the chapter.
 ///
 /// # Errors
 /// If `p` isn't in (0, 1]. The message names top-p.

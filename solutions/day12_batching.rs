@@ -245,7 +245,7 @@ pub struct BatchCache {
 
 impl BatchCache {
     /// Creates an empty cache for a model of `layers` layers, with room for `capacity`
-    /// positions in each row. None: no limit.
+    /// positions in each row. `None` means no limit.
     pub fn new(layers: usize, capacity: Option<usize>) -> Self {
         Self { layers: KvLayers::new(layers), capacity }
     }

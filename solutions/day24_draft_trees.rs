@@ -257,7 +257,7 @@ pub fn target_probs(
 
 /// One block: draft a tree, verify it in one pass, and take in the accepted path and
 /// the token after it. Returns its tokens, at least one; the last of the sequence has a
-/// `finish`. Returns an empty `Vec` if the sequence may get no more.
+/// `finish`. Returns an empty `Vec` if it is already complete.
 ///
 /// A token's `logprob` is the raw one, as on day 13. [`Model::forward_with_hidden`] is
 /// the pass.
@@ -341,13 +341,9 @@ impl TreeDrafter for NgramTree {
 /// Walks down the tree so that every token is distributed as the target's (Miao et al.
 /// 2023, SpecInfer; Leviathan et al. 2023 for one child).
 ///
-/// The children of a node are tried in their order, each as day 13 tries a drafted
-/// token: with `q`, the probabilities it was drawn from, it is accepted if
-/// `u · q(token) < p(token)`. At the first child `p` is the target's distribution. A
-/// rejected child leaves the residual of `p` and its `q`, which is `p` for the next
-/// child. If no child is accepted, the next token is drawn from what is left in the
-/// end. `uniform` returns numbers in [0, 1): one per child tried, and one for the next
-/// token.
+/// The children of a node are tried in their order; a child's `q` is the distribution
+/// that its token was drawn from, given the siblings before it. `uniform` returns
+/// numbers in [0, 1): one per child tried, and one for the next token.
 ///
 /// # Errors
 /// If `target` fails, or a drafted token is not in the vocabulary.
@@ -457,9 +453,9 @@ impl TreeDrafter for MedusaTree<'_> {
 /// Typical acceptance (Cai et al. 2024, section 3.3; after Hewitt et al. 2022): a
 /// drafted token is accepted if the target finds it likely enough,
 /// `p(token) > min(epsilon, delta · exp(-H(p)))`, where `H(p)` is the entropy of `p`
-/// in nats. If there are several, the most likely child is taken. The next token is
-/// the target's most likely one. This is *lossy*: neither the greedy text nor the
-/// distribution is the target's.
+/// in nats. If several children are, the most likely one is taken. (That rule is ours:
+/// Medusa takes the longest accepted path.) The next token is the target's most likely
+/// one. This is *lossy*: neither the greedy text nor the distribution is the target's.
 ///
 /// # Errors
 /// If `target` fails.

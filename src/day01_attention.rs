@@ -13,8 +13,8 @@ use candle_core::{bail, DType, Device, Result, Tensor};
 /// # Errors
 /// If `x` has no such dimension.
 pub fn softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
-    // task 1.1: Turn the scores along dim into shares that sum to 1
-    todo!("day 1, task 1: Turn the scores along dim into shares that sum to 1")
+    // task 1.1: Turn the scores along dim into weights that sum to 1
+    todo!("day 1, task 1: Turn the scores along dim into weights that sum to 1")
 }
 
 /// The causal mask for `new` tokens that follow `past` earlier ones: `(1, 1, new, past + new)`, u8,

@@ -34,7 +34,7 @@ pub fn concat(old: &Tensor, new: &Tensor) -> Result<Tensor> {
 /// because clones would share the buffers that [`KvLayers::write`] writes in place.
 #[derive(Debug)]
 pub struct KvLayers {
-    /// Keys and values of each layer. None before its first append. The tensors can be
+    /// Keys and values of each layer. `None` before its first append. The tensors can be
     /// longer than `len`.
     pub stored: Vec<Option<View>>,
     /// Number of valid positions, the same in every layer.
@@ -111,7 +111,7 @@ pub struct Cached<'a> {
     pub model: &'a dyn Model,
     /// Keys and values of `tokens`. A [`candecode::kit::NoCache`] holds none.
     pub cache: Box<dyn Cache + 'a>,
-    /// The tokens of the last call. The cache holds the first `cache.len()` of them.
+    /// The tokens of the previous call. The cache holds the first `cache.len()` of them.
     pub tokens: Vec<u32>,
     /// Number of positions that the model has computed so far, in all calls.
     pub computed: usize,
@@ -138,18 +138,18 @@ impl<'a> Cached<'a> {
     /// Returns the logits, `(V)`, after each of the last `n` tokens. `tokens` is the
     /// whole text, from position 0 on.
     ///
-    /// Keeps what the cache holds of the longest common prefix with the last call's
-    /// tokens, and forgets everything else. Then feeds the tokens that are missing, and
-    /// in any case the last `n`.
+    /// Keeps what the cache holds of the longest common prefix with the previous
+    /// call's tokens, and forgets everything else. Then feeds the tokens that are missing,
+    /// and in any case the last `n`.
     ///
     /// A common prefix can stay because a key depends only on its own token, the tokens
-    /// before it, and their positions, never on later tokens (automatic prefix caching
-    /// in vLLM).
+    /// before it, and their positions, never on later tokens (`cache_prompt` in
+    /// llama.cpp).
     ///
     /// After an error from the pass, the next call starts from scratch.
     ///
     /// A sliding cache (10.10) that has evicted positions can't go back. Then `tokens`
-    /// must begin with all of the last call's tokens and have at least `n` new ones.
+    /// must begin with all of the previous call's tokens and have at least `n` new ones.
     ///
     /// # Errors
     /// If `n` is 0 or larger than the number of tokens, if the tokens don't fit the
@@ -192,7 +192,7 @@ pub fn generate_cached<'a>(
     Ok(TokenIter::new(rows, move || Ok(vec![next_token(&mut cached, &mut sequence)?])))
 }
 
-// part 2: preallocate, take back
+// part 2: take back, preallocate
 
 /// Writes `new`, `(B, Hkv, T, D)`, into `buffer`, `(B, Hkv, capacity, D)`, at position
 /// `at`, in place. Returns a view of the positions up to the last one written,
@@ -205,7 +205,7 @@ pub fn write_at(buffer: &Tensor, new: &Tensor, at: usize) -> Result<Tensor> {
     if end > capacity {
         bail!("a cache of {capacity} positions has no room for {end}")
     }
-    // task 10.6: Write in place, and return a view of everything written so far
+    // task 10.6 (optional): Write in place, and return a view of everything written so far
     todo!("day 10, task 6: Write in place, and return a view of everything written so far")
 }
 
@@ -237,7 +237,7 @@ impl KvLayers {
     /// If the layer doesn't exist or is full, or the shapes don't match what it holds.
     pub fn write(&mut self, layer: usize, k: &Tensor, v: &Tensor, capacity: usize) -> Result<View> {
         let buffers = self.buffers(layer, k, capacity)?;
-        // task 10.7: Write keys and values after the valid positions
+        // task 10.7 (optional): Write keys and values after the valid positions
         todo!("day 10, task 7: Write keys and values after the valid positions")
     }
 

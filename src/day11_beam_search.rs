@@ -36,7 +36,7 @@ pub fn candidates(beams: &[Beam], log_probs: &[Vec<f32>], keep: usize) -> Vec<Ca
     todo!("day 11, task 1: Rank the extensions of all beams by the score of the whole sequence")
 }
 
-/// Adds a finished sequence and keeps the `num_beams` best, best first. Equals may be
+/// Adds a finished sequence and keeps the `num_beams` best, best first. Ties may appear
 /// in any order.
 pub fn keep_best(finished: &mut Vec<Hypothesis>, new: Hypothesis, num_beams: usize) {
     // task 11.2: Insert the sequence by its score and keep at most num_beams
@@ -46,7 +46,7 @@ pub fn keep_best(finished: &mut Vec<Hypothesis>, new: Hypothesis, num_beams: usi
 /// The candidates of one step, sorted into finished and running sequences.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Split {
-    /// Sequences that their newest token has ended, each with the reason.
+    /// Sequences that ended with their newest token, each with the reason.
     pub ended: Vec<(Beam, FinishReason)>,
     /// The next beams, best first.
     pub running: Vec<Beam>,
@@ -54,9 +54,9 @@ pub struct Split {
     pub parents: Vec<u32>,
 }
 
-/// Splits `candidates`, best first, into sequences that end and the `num_beams` best
-/// that continue. An ending counts only if it is among the `num_beams` best of all
-/// candidates; lower-ranked endings are dropped (HF `_update_finished_beams`).
+/// Splits `candidates`, best first, into sequences that end, the `num_beams` best that
+/// continue, and those that are dropped. The chapter's table, which you fill in, says
+/// which are which (HF `_update_finished_beams`).
 ///
 /// `ending` takes a whole sequence, prompt included, and returns the reason if it ends
 /// there.

@@ -1,5 +1,5 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 21: pages. Keys and values lie in blocks of a few positions, taken from one pool. Each
+//! Day 21: pages. Keys and values are stored in blocks of a few positions, taken from one pool. Each
 //! sequence has a list of its blocks, so it holds what it needs, wherever there is room, and
 //! sequences that begin alike share blocks.
 
@@ -79,7 +79,7 @@ impl BlockTable {
 
 /// Keys and values of many sequences, in blocks from one pool.
 ///
-/// A sequence is known by an id. The varlen batches of task 21.5 name their sequences
+/// A sequence is identified by an id. The varlen batches of task 21.5 name their sequences
 /// (`Chunk::sequence`). The loops of days 10 and 11 send plain rows instead, without
 /// padding. Row `i` then belongs to sequence `rows[i]`, and those loops never notice
 /// the pages.
@@ -205,9 +205,9 @@ impl PagedCache {
 }
 
 impl Cache for PagedCache {
-    /// Reserves the blocks that the new tokens of the step still lack. A scheduler may
+    /// Reserves the blocks that the new tokens of the step still need. A scheduler may
     /// have reserved them already. If there are too few for all sequences of the step,
-    /// none gets any.
+    /// no sequence gets any.
     fn begin(&mut self, step: &Step) -> Result<()> {
         let chunks = self.chunks_of(step)?;
         let missing =
@@ -415,7 +415,7 @@ pub fn paged_attention(
 }
 
 /// Attention over pages, on the CPU and in f32: `q` and the result are `(B, H, T, D)`,
-/// and the `B · T` tokens stand in the order of the sequences in `pages`.
+/// and the `B · T` tokens are in the order of the sequences in `pages`.
 ///
 /// # Errors
 /// If the shapes don't fit, or a table doesn't hold the positions that it should.
@@ -582,7 +582,7 @@ impl<'a> PagedBatch<'a> {
     }
 
     /// Runs one pass over all running sequences. The tokens that the cache doesn't hold
-    /// yet stand in one line. Every sequence gets one more token, and those that end
+    /// yet are in one line. Every sequence gets one more token, and those that end
     /// release their blocks.
     ///
     /// # Errors

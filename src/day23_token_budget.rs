@@ -100,7 +100,7 @@ impl<'a> TokenScheduler<'a> {
     }
 
     /// Plans the running sequences' part of a step, the oldest first, within
-    /// `budget` tokens. Each gets what it lacks, or what is left of the budget. Its
+    /// `budget` tokens. Each gets its uncomputed tokens, or what is left of the budget. Its
     /// blocks are taken at once.
     ///
     /// If there are too few blocks, the youngest running sequence is preempted until
@@ -187,7 +187,7 @@ impl<'a> TokenScheduler<'a> {
     }
 
     /// Turns the logits of a plan into tokens. A sequence whose tokens are all
-    /// computed now gets its next one; a chunk of a prompt leads to none. Full
+    /// computed now gets its next one; an unfinished prompt yields no token. Full
     /// blocks are cached. Sequences that end release their blocks and
     /// leave.
     pub fn postprocess(&mut self, plan: &[Chunk], logits: &[Vec<f32>]) -> Vec<Token> {

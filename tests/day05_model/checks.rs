@@ -245,14 +245,14 @@ fn check_attend(model: &dyn Seams, name: &str, layer: usize, note: &str) -> Outc
     let (_, step) = golden_step(model, name)?;
     let (x, want) = (of(name, &format!("x.{layer}"))?, of(name, &format!("attend.{layer}"))?);
     let got = model.attend(layer, &x, &step);
-    close(&format!("{name}, layer {layer}, the attention's half{note}"), got, &want, STAGE)
+    close(&format!("{name}, layer {layer}, the attention half{note}"), got, &want, STAGE)
 }
 
 fn check_feed_forward(model: &dyn Seams, name: &str, layer: usize, note: &str) -> Outcome {
     let (_, step) = golden_step(model, name)?;
     let (x, want) = (of(name, &format!("attend.{layer}"))?, of(name, &format!("x.{}", layer + 1))?);
     let got = model.feed_forward(layer, &x, &step);
-    close(&format!("{name}, layer {layer}, the MLP's half{note}"), got, &want, STAGE)
+    close(&format!("{name}, layer {layer}, the MLP half{note}"), got, &want, STAGE)
 }
 
 fn check_head(model: &dyn Seams, name: &str, note: &str) -> Outcome {

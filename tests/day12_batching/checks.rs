@@ -84,6 +84,7 @@ fn request<'a>(id: usize, prompt: &[u32], most: usize, eos: &[u32]) -> Request<'
         log_softmax: None,
         top_logprobs: None,
         cache_salt: String::new(),
+        report: Default::default(),
     }
 }
 

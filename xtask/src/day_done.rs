@@ -40,7 +40,8 @@ pub fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
         say!("See it run: {command}");
     }
     offer_score(&run.day);
-    match repo.days.iter().find(|day| day.number > number) {
+    let after = repo.days.iter().filter(|day| day.place() > run.day.place());
+    match after.min_by_key(|day| day.place()) {
         Some(day) => say!("Next: day {}, {}\n", day.number, day.chapter()),
         None => say!("That was the last day.\n"),
     }

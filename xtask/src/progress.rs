@@ -75,7 +75,7 @@ pub fn with_results(repo: &Repo, inputs: &Inputs, day: &Day) -> Result<DayProgre
     Ok(DayProgress { day: day.clone(), file, given, tasks })
 }
 
-/// Returns the reader's progress on every day. A file that can't be read is reported, and its day
+/// Returns the reader's progress on every day, in the order of the book. A file that can't be read is reported, and its day
 /// counts as one that doesn't compile.
 ///
 /// # Errors
@@ -89,7 +89,9 @@ pub fn all_days(repo: &Repo, inputs: &Inputs) -> Result<Vec<DayProgress>> {
             Ok(DayProgress { day, file, given: false, tasks: tasks.collect() })
         })
     };
-    repo.days.iter().map(progress).collect()
+    let mut days = repo.days.iter().map(progress).collect::<Result<Vec<_>>>()?;
+    days.sort_by_key(|day| day.day.place());
+    Ok(days)
 }
 
 /// Returns the day to continue with, if any is open. Days can be skipped, so this is the first day

@@ -258,6 +258,22 @@ pub struct Args {
     /// A regular expression that the generated text must match, unless a stop string cuts it off
     #[arg(long, value_name = "REGEX", help_heading = "Guard rails")]
     pub allow_regex: Option<String>,
+    /// A file with a JSON schema that the generated text must follow
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["allow_regex", "endpoint"],
+        help_heading = "Guard rails"
+    )]
+    pub json_schema: Option<PathBuf>,
+    /// A file with a grammar in llguidance's variant of Lark that the generated text must follow
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["allow_regex", "json_schema", "endpoint"],
+        help_heading = "Guard rails"
+    )]
+    pub grammar: Option<PathBuf>,
     /// Maximum number of tokens in the scheduler's batch, for --loop day15 [default: 4096]
     #[arg(
         long,

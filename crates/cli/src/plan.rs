@@ -75,6 +75,8 @@ fn asks(args: &Args, prompts: usize) -> Vec<Ask> {
         (args.block_file.is_some(), "--block-file", Ability::Processors),
         (!args.block_ids.is_empty(), "--block-ids", Ability::Processors),
         (args.allow_regex.is_some(), "--allow-regex", Ability::Processors),
+        (args.json_schema.is_some(), "--json-schema", Ability::Processors),
+        (args.grammar.is_some(), "--grammar", Ability::Processors),
         (window, "--past-context window", Ability::Window),
         (args.top_logprobs.is_some(), "--top-logprobs", Ability::TopLogprobs),
         (args.max_batch_tokens.is_some(), "--max-batch-tokens", Ability::BatchLimit),
@@ -168,8 +170,9 @@ fn check_extras(args: &Args, day_loop: &Loop, prompts: usize) -> Result<()> {
     let no_penalty = args.length_penalty == Some(0.0);
     let joins = day_loop.can(Ability::BatchLimit) && prompts * args.samples() > 1;
     let trees = args.draft_trees() && args.draft_model.is_some();
-    let extras: [(bool, &str, Extra); 9] = [
+    let extras: [(bool, &str, Extra); 10] = [
         (args.past_context == PastContextName::Window, "--past-context window", extras::windows),
+        (args.cache == Some(CacheKind::Static), "--cache static", extras::static_cache),
         (args.cache == Some(CacheKind::Sliding), "--cache sliding", extras::sliding_cache),
         (beams && never, "--early-stopping never", extras::early_stopping),
         (

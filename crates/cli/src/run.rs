@@ -11,7 +11,9 @@ use candecode::kit::error::{describe, plain, shown, usage};
 use candecode::kit::note::note;
 use candecode::kit::panics::Unwritten;
 use candecode::kit::units::bytes;
-use candecode::kit::{check_prompt, device, Model, PastContext, SamplingParams, Tokenizer};
+use candecode::kit::{
+    check_prompt, device, Model, PastContext, SamplingParams, TextFormat, Tokenizer,
+};
 use candecode_engine::chat::{Chat, Message, Renderer};
 use candecode_engine::kernels;
 use candecode_engine::loops::{DraftSource, Drafts, Loop, Run};
@@ -27,6 +29,7 @@ use candecode_formats::{hub, ModelFiles};
 use candle_core::{DType, Device};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Runs the command in four steps and returns its exit code.
@@ -122,6 +125,7 @@ impl<'a> Asked<'a> {
         let config = files.config();
         requests::check_stops(&params.stop, &tokenizer)?;
         requests::special_stops(&mut params, &tokenizer, config.vocab_size);
+        params.format = text_format(args, &tokenizer, config.vocab_size)?;
         let processors = requests::processors(&params, &tokenizer, config)?;
         let context = config.max_position_embeddings;
         let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };
@@ -430,12 +434,50 @@ fn tokenizer(args: &Args, files: &ModelFiles) -> Result<Tokenizer> {
     let looks_at_text = !args.stop.is_empty()
         || !args.block.is_empty()
         || args.block_file.is_some()
-        || args.allow_regex.is_some();
+        || args.allow_regex.is_some()
+        || args.json_schema.is_some()
+        || args.grammar.is_some();
     let ids_only = args.prompt_ids.is_some() && args.format == Format::Json && !looks_at_text;
     if ids_only && !files.has_tokenizer() {
         return Ok(Tokenizer::empty());
     }
     files.tokenizer()
+}
+
+/// The format of `--json-schema` or `--grammar`.
+type TextForm = Option<Arc<dyn TextFormat>>;
+
+/// Returns the format that the text must have.
+#[cfg(feature = "structured")]
+fn text_format(args: &Args, tokenizer: &Tokenizer, vocab_size: usize) -> Result<TextForm> {
+    use candecode_structured::{Compiler, Constraint};
+    let (flag, constraint) = match (&args.json_schema, &args.grammar) {
+        (Some(file), _) => {
+            let text = text_input::text_file("--json-schema", file)?;
+            let schema = serde_json::from_str(&text);
+            let schema = schema.map_err(|error| usage(format!("--json-schema: {error}")))?;
+            ("--json-schema", Constraint::JsonSchema(schema))
+        }
+        (None, Some(file)) => {
+            ("--grammar", Constraint::Grammar(text_input::text_file("--grammar", file)?))
+        }
+        (None, None) => return Ok(None),
+    };
+    let compiled = Compiler::new(tokenizer, vocab_size)?.compile(&constraint);
+    compiled.map(Some).map_err(|error| usage(format!("{flag}: {}", describe(&error))))
+}
+
+/// Refuses a format: this program was compiled without them.
+#[cfg(not(feature = "structured"))]
+fn text_format(args: &Args, _: &Tokenizer, _: usize) -> Result<TextForm> {
+    ensure!(
+        args.json_schema.is_none() && args.grammar.is_none(),
+        usage(
+            "this program was compiled without --json-schema and --grammar: use `cargo xtask run`, \
+             or build it with --features structured"
+        )
+    );
+    Ok(None)
 }
 
 /// Returns the chat template, with the variables set by flags.

@@ -60,6 +60,21 @@ impl Day {
 }
 
 impl Day {
+    /// Returns whether the day is an elective, which no later day needs.
+    pub fn is_elective(&self) -> bool {
+        self.number == 11
+    }
+
+    /// Returns the day's place in the order of the book, for sorting: day 11 uses day 12's batches,
+    /// and comes after day 15.
+    pub fn place(&self) -> (u32, u32) {
+        if self.is_elective() {
+            (15, self.number)
+        } else {
+            (self.number, 0)
+        }
+    }
+
     /// Returns the feature that compiles the reference instead of the reader's file.
     pub fn feature(&self) -> String {
         format!("ref-{}", self.short())
@@ -123,6 +138,15 @@ mod tests {
         for other in ["day6_generate", "day06_", "day06", "lib", "monday06_x"] {
             assert_eq!(Day::from_name(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn an_elective_comes_after_the_days_it_builds_on() {
+        let day = |number| Day { number, name: format!("day{number:02}_x") };
+        let mut days: Vec<Day> = (10..17).map(day).collect();
+        days.sort_by_key(Day::place);
+        let order: Vec<u32> = days.iter().map(|day| day.number).collect();
+        assert_eq!(order, [10, 12, 13, 14, 15, 11, 16]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use anyhow::bail;
 use candecode::day03_norms_and_mlps::Projection;
 use candecode::day05_model::FusedAttention;
 use candecode::day07_greedy::{window, Sequence};
-use candecode::day10_kv_cache::SlidingCache;
+use candecode::day10_kv_cache::{SlidingCache, StaticCache};
 use candecode::day11_beam_search as day11;
 use candecode::day12_batching::BatchCache;
 use candecode::day14_guard_rails as day14;
@@ -43,6 +43,13 @@ pub fn windows() -> Result<()> {
     let mut request = Request::new(&model.0, &[0, 0], 1, |_| Ok(0));
     request.past_context = PastContext::Window { stride: 1 };
     Sequence::new(request, &tokenizer).visible(&model)?;
+    Ok(())
+}
+
+/// A static cache: tasks 10.6 and 10.7.
+pub fn static_cache() -> Result<()> {
+    let one = number()?;
+    StaticCache::new(1, 1).append(0, &one, &one)?;
     Ok(())
 }
 

@@ -165,6 +165,7 @@ pub fn processors_with(
     if let (Some(regex), Some(automaton)) = (&params.allow_regex, &automata.allow) {
         all.push(rail(format!("the pattern {}", shown(regex)), automaton));
     }
+    all.extend(params.format.as_ref().map(|format| format.processor()));
     all.extend(token_rules::end_of_pattern(params, tokenizer, config));
     all.extend(token_rules::end_rules(params));
     if params.temperature != 0.0 {

@@ -124,7 +124,7 @@ pub fn end_of_pattern(
     tokenizer: &Tokenizer,
     config: &ModelConfig,
 ) -> Option<Rc<dyn LogitsProcessor>> {
-    if params.allow_regex.is_none() || !config.eos_token_ids.is_empty() {
+    if !params.has_form() || !config.eos_token_ids.is_empty() {
         return None;
     }
     let mut ids = 0..config.vocab_size as u32;
@@ -213,5 +213,5 @@ fn no_end_before(least: usize, allowed: &[u32]) -> Rc<dyn LogitsProcessor> {
 /// Returns true if EOS is treated like any other token. With a pattern it isn't, because a text
 /// that completes the pattern has to end.
 pub fn ends_ignored(params: &SamplingParams) -> bool {
-    params.ignore_eos && params.allow_regex.is_none()
+    params.ignore_eos && !params.has_form()
 }

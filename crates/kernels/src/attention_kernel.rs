@@ -147,9 +147,10 @@ pub fn attention(
 /// `(H, N, D)` in row-major order, and so is the result: the `N` new tokens of all sequences, one
 /// sequence after another. Each token sees its own sequence, up to itself.
 ///
+/// If a block doesn't exist, the result is NaN.
+///
 /// # Panics
-/// If `q` or `k` is shorter than the sizes require, a table is too short, or a block of keys
-/// doesn't exist.
+/// If `q` or `k` is shorter than the sizes require, or a table is too short.
 pub fn paged_attention(
     shape: PagedShape,
     q: &[f32],

@@ -26,15 +26,12 @@ impl MultiplyAdd for Bf16s {
     type Weight = bf16;
     type Number = bf16;
     type Stored = [bf16; 32];
+    type Numbers = [bf16; 32];
     type Vector = [bf16; 32];
     type Sums = __m512;
     const NUMBERS: usize = 32;
+    const VECTORS: usize = 1;
     const X_ROWS: usize = 8;
-
-    #[inline(always)]
-    fn vectors(row: &[bf16]) -> &[[bf16; 32]] {
-        row.as_chunks().0
-    }
 
     #[inline(always)]
     fn stored(row: &[bf16]) -> &[[bf16; 32]] {
@@ -42,8 +39,18 @@ impl MultiplyAdd for Bf16s {
     }
 
     #[inline(always)]
-    fn widen(self, weights: [bf16; 32]) -> [bf16; 32] {
+    fn numbers(row: &[bf16]) -> &[[bf16; 32]] {
+        row.as_chunks().0
+    }
+
+    #[inline(always)]
+    fn widen(self, weights: [bf16; 32], _vector: usize) -> [bf16; 32] {
         weights
+    }
+
+    #[inline(always)]
+    fn vector(numbers: [bf16; 32], _vector: usize) -> [bf16; 32] {
+        numbers
     }
 
     #[inline(always)]

@@ -32,6 +32,8 @@ mod bandwidth;
 #[cfg(target_arch = "x86_64")]
 mod bf16_avx512;
 mod elementwise;
+#[cfg(target_arch = "x86_64")]
+mod f16_x86;
 mod instruction_set;
 mod keep_awake;
 mod linear_kernel;

@@ -8,13 +8,17 @@
 use crate::bandwidth::count;
 #[cfg(target_arch = "x86_64")]
 use crate::bf16_avx512::Bf16s;
+#[cfg(target_arch = "x86_64")]
+use crate::f16_x86::F16s;
 use crate::instruction_set::arch;
-use crate::micro_kernel::{F32s, MultiplyAdd, Tile, MAX_X_ROWS, W_ROWS};
+use crate::micro_kernel::{F32s, MultiplyAdd, Tile, W_ROWS};
 use crate::prefetch::{Ahead, AHEAD};
 use crate::shared_columns::shared_columns;
 use crate::weight_types::WeightType;
 use half::{bf16, f16};
-use pulp::{Simd, WithSimd};
+#[cfg(target_arch = "x86_64")]
+use pulp::Arch;
+use pulp::{Scalar, Simd, WithSimd};
 use rayon::prelude::*;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -58,7 +62,22 @@ pub fn linear(x: &[f32], inner: usize, weights: &WeightSlices<'_>) -> Vec<f32> {
     count(bytes);
     match weights {
         WeightSlices::F32(weights) => in_f32(weights, x, inner),
-        WeightSlices::F16(weights) => split_in_f32(weights, x, inner, |x| x),
+        WeightSlices::F16(weights) => {
+            #[cfg(target_arch = "x86_64")]
+            match arch() {
+                Arch::V4(simd) => {
+                    let dot = F16s::avx512(simd);
+                    return products(weights, x, inner, |block| block.multiply(dot));
+                }
+                Arch::V3(simd) => {
+                    if let Some(dot) = F16s::avx2(simd) {
+                        return products(weights, x, inner, |block| block.multiply(dot));
+                    }
+                }
+                _ => {}
+            }
+            split_in_f32(weights, x, inner, |x| x)
+        }
         WeightSlices::Bf16(weights) => {
             #[cfg(target_arch = "x86_64")]
             if let Some(dot) = Bf16s::here() {
@@ -72,6 +91,9 @@ pub fn linear(x: &[f32], inner: usize, weights: &WeightSlices<'_>) -> Vec<f32> {
 
 /// Computes products in f32.
 fn in_f32<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
+    if const { W::PLAIN } {
+        return products(weights, x, inner, |block| Scalar.vectorize(block));
+    }
     let arch = arch();
     products(weights, x, inner, |block| arch.dispatch(block))
 }
@@ -84,7 +106,7 @@ fn split_in_f32<W: WeightType>(
     number: impl Fn(f32) -> f32 + Copy + Send + Sync,
 ) -> Vec<f32> {
     if weights.iter().all(|w| inner.is_multiple_of(2) && W::pairs_are_aligned(w)) {
-        return in_f32(weights, &arranged(x, inner, true, number), inner);
+        return in_f32(weights, &arranged(x, inner, !W::PLAIN, number), inner);
     }
     // No model has rows like these, so speed doesn't matter: widen them first.
     let widened = |w: &&[W]| w.iter().map(|w| (*w).into()).collect::<Vec<f32>>();
@@ -196,9 +218,28 @@ impl<W, N> Block<'_, W, N> {
         let together = evenly(self.out.len(), together).next_multiple_of(D::X_ROWS);
         let mut sums = vec![dot.zeros(); GROUP * together];
         for (x, out) in self.x.chunks(together * inner).zip(self.out.chunks_mut(together)) {
+            let tile = evenly(out.len(), D::X_ROWS);
+            // Meanwhile, prefetch the next group, a share of it per micro-kernel.
+            let tiles = out.len().div_ceil(tile) * if streamed { GROUP } else { GROUP / W_ROWS };
+            let share = size_of::<W>() * GROUP * depth / tiles;
             for (at, w) in self.w.chunks(GROUP * inner).enumerate() {
                 let (sums, ahead) = (&mut sums[..], size_of_val(w));
-                let mut group = Group { dot, w, x, inner, whole, sums, out, at, ahead };
+                let (column, w_rows) =
+                    (at * GROUP, out[0].len().min(at * GROUP + GROUP) - at * GROUP);
+                let mut group = Group {
+                    dot,
+                    w,
+                    w_rows,
+                    x,
+                    inner,
+                    whole,
+                    tile,
+                    sums,
+                    out,
+                    column,
+                    share,
+                    ahead,
+                };
                 for from in (0..whole).step_by(depth.max(1)) {
                     let part = from..whole.min(from + depth);
                     if streamed {
@@ -219,15 +260,20 @@ impl<W, N> Block<'_, W, N> {
 struct Group<'a, 'o, D: MultiplyAdd> {
     dot: D,
     w: &'a [D::Weight],
+    w_rows: usize,
     x: &'a [D::Number],
     inner: usize,
     /// Length of a row without the remainder.
     whole: usize,
+    /// Number of rows of `x` that a micro-kernel takes.
+    tile: usize,
     /// Sums between two parts: [`GROUP`] for each row of `x`.
     sums: &'a mut [D::Sums],
     out: &'a mut [&'o mut [f32]],
-    /// Index of the group, and so of its columns in `out`.
-    at: usize,
+    /// The group's first column in `out`.
+    column: usize,
+    /// Number of bytes to prefetch per micro-kernel.
+    share: usize,
     /// Distance, in bytes, from the group to what to prefetch next.
     ahead: usize,
 }
@@ -236,18 +282,12 @@ impl<D: MultiplyAdd> Group<'_, '_, D> {
     /// Adds the products of a part of each row, `R` rows at a time. After the last part, writes the
     /// results.
     fn add_part<const R: usize>(&mut self, part: Range<usize>) {
-        let Self { dot, w, x, inner, .. } = *self;
-        let (w_rows, x_rows) = (w.len() / inner, self.out.len());
-        // Meanwhile, prefetch the next group, a share of it per micro-kernel, or what follows soon.
-        let tile = evenly(x_rows, D::X_ROWS);
-        let tiles = w_rows.div_ceil(R) * x_rows.div_ceil(tile);
-        let share = size_of::<D::Weight>() * w_rows * part.len() / tiles;
-        let begins = part.start == 0;
-        for first in (0..x_rows).step_by(tile) {
-            let count = tile.min(x_rows - first);
+        let Self { dot, w, w_rows, x, inner, tile, share, .. } = *self;
+        let (begins, ends) = (part.start == 0, part.end == self.whole);
+        for first in (0..self.out.len()).step_by(tile) {
+            let out = &mut self.out[first..];
+            let count = tile.min(out.len());
             for r in (0..w_rows).step_by(R) {
-                let sums = &mut self.sums[first * GROUP + r * count..][..R * count];
-                let x = &x[first * inner + part.start..];
                 // A micro-kernel with fewer rows repeats the last one.
                 let row = |r: usize| &w[r.min(w_rows - 1) * inner..][part.clone()];
                 let mut w: [&[D::Weight]; R] = [&[]; R];
@@ -261,17 +301,19 @@ impl<D: MultiplyAdd> Group<'_, '_, D> {
                     Ahead::new(self.w, self.ahead, share, steps)
                 };
                 self.ahead += share;
-                if part.end < self.whole {
-                    Tile { dot, w, x, inner, sums, begins, totals: None, ahead }.add();
-                    continue;
+                Tile {
+                    dot,
+                    w,
+                    x: &x[first * inner + part.start..],
+                    inner,
+                    sums: &mut self.sums[first * GROUP + r * count..][..R * count],
+                    begins,
+                    ends,
+                    out: &mut out[..count],
+                    columns: self.column + r..self.column + w_rows.min(r + R),
+                    ahead,
                 }
-                let mut all = [[0f32; 4]; MAX_X_ROWS];
-                Tile { dot, w, x, inner, sums, begins, totals: Some(&mut all), ahead }.add();
-                let columns = R.min(w_rows - r);
-                for m in 0..count {
-                    let out = &mut self.out[first + m][self.at * GROUP + r..][..columns];
-                    out.copy_from_slice(&all[m][..columns]);
-                }
+                .add();
             }
         }
     }
@@ -279,7 +321,7 @@ impl<D: MultiplyAdd> Group<'_, '_, D> {
     /// Adds the products of each row's remainder to the results.
     fn add_left_over(&mut self) {
         for (x, out) in self.x.chunks_exact(self.inner).zip(&mut *self.out) {
-            for (w, out) in self.w.chunks_exact(self.inner).zip(&mut out[self.at * GROUP..]) {
+            for (w, out) in self.w.chunks_exact(self.inner).zip(&mut out[self.column..]) {
                 for (w, x) in w[self.whole..].iter().zip(&x[self.whole..]) {
                     let (w, x): (f32, f32) = ((*w).into(), (*x).into());
                     *out += w * x;

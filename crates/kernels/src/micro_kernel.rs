@@ -7,15 +7,23 @@ use crate::vectors::many_registers;
 use crate::weight_types::WeightType;
 use pulp::{NullaryFnOnce, Simd};
 use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::atomic::{compiler_fence, Ordering};
 #[cfg(target_arch = "x86_64")]
 use {pulp::bytemuck::cast, pulp::f32x16, pulp::x86::V4, std::any::Any, std::arch::x86_64::__m512};
 
-/// Rows of weights at a time: `3 x 8` sums and their operands fill 32 registers, and `3 x 4` fill
-/// 16.
+/// Rows of weights at a time.
 pub const W_ROWS: usize = 3;
 
-/// Maximum number of rows of `x` at a time, over all instruction sets.
-pub const MAX_X_ROWS: usize = 8;
+/// Returns the maximum number of rows of `x` at a time: `3 x 8` sums and their operands fill 32
+/// registers, and `3 x 4` fill 16.
+pub const fn x_rows(lanes: usize) -> usize {
+    if many_registers(lanes) {
+        8
+    } else {
+        4
+    }
+}
 
 /// Multiplies vectors of numbers, and adds their products to sums in f32, one per lane.
 pub trait MultiplyAdd: Copy {
@@ -23,23 +31,29 @@ pub trait MultiplyAdd: Copy {
     type Weight: Copy + Into<f32> + Send + Sync + 'static;
     /// A number of `x`.
     type Number: Copy + Into<f32> + Send + Sync + 'static;
-    /// Some weights as they are stored.
+    /// The weights of a step as they are stored.
     type Stored: Copy;
-    /// Some numbers to multiply.
+    /// The numbers of `x` of a step.
+    type Numbers: Copy;
+    /// A vector of numbers to multiply.
     type Vector: Copy;
     /// A vector of sums.
     type Sums: Copy + 'static;
-    /// Numbers in a vector.
+    /// Numbers in a step.
     const NUMBERS: usize;
-    /// Maximum number of rows of `x` at a time, 4 or 8. It depends on the number of registers.
+    /// Vectors in a step, 1 or 2.
+    const VECTORS: usize;
+    /// Maximum number of rows of `x` at a time: see [`x_rows`].
     const X_ROWS: usize;
 
-    /// Splits a row of weights into vectors, without the remainder.
+    /// Splits a row of weights into steps, without the remainder.
     fn stored(row: &[Self::Weight]) -> &[Self::Stored];
-    /// Splits a row of `x` into vectors, without the remainder.
-    fn vectors(row: &[Self::Number]) -> &[Self::Vector];
-    /// Returns weights as numbers to multiply.
-    fn widen(self, weights: Self::Stored) -> Self::Vector;
+    /// Splits a row of `x` into steps, without the remainder.
+    fn numbers(row: &[Self::Number]) -> &[Self::Numbers];
+    /// Returns a vector of a step's weights.
+    fn widen(self, weights: Self::Stored, vector: usize) -> Self::Vector;
+    /// Returns a vector of a step's numbers of `x`.
+    fn vector(numbers: Self::Numbers, vector: usize) -> Self::Vector;
     /// Returns sums of nothing.
     fn zeros(self) -> Self::Sums;
     /// Returns `sums + w · x`, lane by lane.
@@ -58,10 +72,12 @@ impl<S: Simd, W: WeightType> MultiplyAdd for F32s<S, W> {
     type Weight = W;
     type Number = f32;
     type Stored = W::Chunk<S>;
-    type Vector = [S::f32s; 2];
+    type Numbers = [S::f32s; 2];
+    type Vector = S::f32s;
     type Sums = S::f32s;
     const NUMBERS: usize = 2 * S::F32_LANES;
-    const X_ROWS: usize = if many_registers(S::F32_LANES) { 8 } else { 4 };
+    const VECTORS: usize = 2;
+    const X_ROWS: usize = x_rows(S::F32_LANES);
 
     #[inline(always)]
     fn stored(row: &[W]) -> &[W::Chunk<S>] {
@@ -69,13 +85,18 @@ impl<S: Simd, W: WeightType> MultiplyAdd for F32s<S, W> {
     }
 
     #[inline(always)]
-    fn vectors(row: &[f32]) -> &[[S::f32s; 2]] {
+    fn numbers(row: &[f32]) -> &[[S::f32s; 2]] {
         pulp::as_arrays::<2, _>(S::as_simd_f32s(row).0).0
     }
 
     #[inline(always)]
-    fn widen(self, weights: W::Chunk<S>) -> [S::f32s; 2] {
-        W::widen(self.0, weights)
+    fn widen(self, weights: W::Chunk<S>, vector: usize) -> S::f32s {
+        W::widen(self.0, weights, vector)
+    }
+
+    #[inline(always)]
+    fn vector(numbers: [S::f32s; 2], vector: usize) -> S::f32s {
+        numbers[vector]
     }
 
     #[inline(always)]
@@ -84,25 +105,31 @@ impl<S: Simd, W: WeightType> MultiplyAdd for F32s<S, W> {
     }
 
     #[inline(always)]
-    fn multiply_add(self, w: [S::f32s; 2], x: [S::f32s; 2], sums: S::f32s) -> S::f32s {
-        self.0.mul_add_e_f32s(w[1], x[1], self.0.mul_add_e_f32s(w[0], x[0], sums))
+    fn multiply_add(self, w: S::f32s, x: S::f32s, sums: S::f32s) -> S::f32s {
+        self.0.mul_add_e_f32s(w, x, sums)
     }
 
     #[inline(always)]
     fn totals(self, sums: [S::f32s; 4]) -> [f32; 4] {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(simd) = (&self.0 as &dyn Any).downcast_ref() {
-            return totals_of_sixteen(*simd, cast(sums));
-        }
-        let [a, b, c, d] = sums;
-        let total = |sums| self.0.reduce_sum_f32s(sums);
-        [total(a), total(b), total(c), total(d)]
+        totals(self.0, sums)
     }
 
     #[inline(always)]
     fn vectorize<F: NullaryFnOnce>(self, f: F) -> F::Output {
         self.0.vectorize(f)
     }
+}
+
+/// Adds up the lanes of each vector.
+#[inline(always)]
+pub fn totals<S: Simd>(simd: S, sums: [S::f32s; 4]) -> [f32; 4] {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = (&simd as &dyn Any).downcast_ref() {
+        return totals_of_sixteen(*simd, cast(sums));
+    }
+    let [a, b, c, d] = sums;
+    let total = |sums| simd.reduce_sum_f32s(sums);
+    [total(a), total(b), total(c), total(d)]
 }
 
 /// Adds up the sixteen lanes of each vector, in the order of pulp's `reduce_sum_f32s`. Four vectors
@@ -125,27 +152,30 @@ pub fn totals_of_sixteen(simd: V4, sums: [f32x16; 4]) -> [f32; 4] {
 }
 
 /// Adds the products of parts of `R` rows of weights with parts of some rows of `x` to sums.
-pub struct Tile<'a, D: MultiplyAdd, const R: usize> {
+pub struct Tile<'a, 'o, D: MultiplyAdd, const R: usize> {
     pub dot: D,
     pub w: [&'a [D::Weight]; R],
     /// The rows of `x`: `inner` numbers from one to the next.
     pub x: &'a [D::Number],
     pub inner: usize,
-    /// The sums: `sums[r * rows + m]` belongs to row `r` of the weights and row `m` of `x`.
+    /// The sums: `sums[m * R + r]` belongs to row `r` of the weights and row `m` of `x`.
     pub sums: &'a mut [D::Sums],
     /// True for the first part of the rows, which starts from zero.
     pub begins: bool,
-    /// For the last part, the destination of the totals: `totals[m][r]`.
-    pub totals: Option<&'a mut [[f32; 4]; MAX_X_ROWS]>,
-    /// The memory to prefetch during the products, in one step for each vector of a row.
+    /// True for the last part, whose totals go to `out`.
+    pub ends: bool,
+    /// For each row of `x`, the results, and the columns among them to write.
+    pub out: &'a mut [&'o mut [f32]],
+    pub columns: Range<usize>,
+    /// The memory to prefetch during the products.
     pub ahead: Ahead,
 }
 
-impl<D: MultiplyAdd, const R: usize> Tile<'_, D, R> {
+impl<D: MultiplyAdd, const R: usize> Tile<'_, '_, D, R> {
     /// The conditions are constants, so only the micro-kernels that can run are compiled.
     #[inline(always)]
     pub fn add(self) {
-        match self.sums.len() / R {
+        match self.out.len() {
             8 if const { D::X_ROWS == 8 && R > 1 } => self.add_rows::<8>(),
             7 if const { D::X_ROWS == 8 && R > 1 } => self.add_rows::<7>(),
             6 if const { D::X_ROWS == 8 && R > 1 } => self.add_rows::<6>(),
@@ -164,46 +194,64 @@ impl<D: MultiplyAdd, const R: usize> Tile<'_, D, R> {
     }
 }
 
-struct MicroKernel<'a, D: MultiplyAdd, const R: usize, const M: usize>(Tile<'a, D, R>);
+struct MicroKernel<'a, 'o, D: MultiplyAdd, const R: usize, const M: usize>(Tile<'a, 'o, D, R>);
 
-impl<D: MultiplyAdd, const R: usize, const M: usize> NullaryFnOnce for MicroKernel<'_, D, R, M> {
+impl<D: MultiplyAdd, const R: usize, const M: usize> NullaryFnOnce
+    for MicroKernel<'_, '_, D, R, M>
+{
     type Output = ();
 
     #[inline(always)]
     fn call(self) {
-        let Tile { dot, w, x, inner, sums: all, begins, totals, ahead } = self.0;
+        let Tile { dot, w, x, inner, sums: all, begins, ends, out, columns, ahead } = self.0;
         let steps = w[0].len() / D::NUMBERS;
         let mut rows: [&[D::Stored]; R] = [&[]; R];
-        let mut xs: [&[D::Vector]; M] = [&[]; M];
+        let mut xs: [&[D::Numbers]; M] = [&[]; M];
         unrolled!(r in R => { rows[r] = &D::stored(w[r])[..steps]; });
-        unrolled!(m in M => { xs[m] = &D::vectors(&x[m * inner..])[..steps]; });
-        let all = &mut all[..R * M];
+        unrolled!(m in M => { xs[m] = &D::numbers(&x[m * inner..])[..steps]; });
 
-        let mut sums = [[dot.zeros(); M]; R];
+        let mut sums = [[dot.zeros(); R]; M];
         if !begins {
-            unrolled!(r in R => {
-                unrolled!(m in M => { sums[r][m] = all[r * M + m]; });
+            let all = &all[..M * R];
+            unrolled!(m in M => {
+                unrolled!(r in R => { sums[m][r] = all[m * R + r]; });
             });
         }
         for k in 0..steps {
             ahead.prefetch::<6>(k);
-            let mut w = [dot.widen(rows[0][k]); R];
-            unrolled!(r in R => { w[r] = dot.widen(rows[r][k]); });
-            unrolled!(m in M => {
-                let x = xs[m][k];
-                unrolled!(r in R => {
-                    sums[r][m] = dot.multiply_add(w[r], x, sums[r][m]);
+            // One vector after another: both of all rows wouldn't fit in the registers, and the next
+            // addition to a sum is far from the one whose result it needs.
+            unrolled!(v in D::VECTORS => {
+                if const { D::X_ROWS == 4 } {
+                    // The compiler would load the second vectors early, and the sums, which fill
+                    // the registers, would go to memory.
+                    compiler_fence(Ordering::SeqCst);
+                }
+                let mut w = [dot.widen(rows[0][k], v); R];
+                unrolled!(r in R => { w[r] = dot.widen(rows[r][k], v); });
+                unrolled!(m in M => {
+                    let x = D::vector(xs[m][k], v);
+                    unrolled!(r in R => { sums[m][r] = dot.multiply_add(w[r], x, sums[m][r]); });
                 });
             });
         }
-        if let Some(totals) = totals {
+        if ends {
+            let out = &mut out[..M];
             unrolled!(m in M => {
                 let (b, c, d) = const { (min(R - 1, 1), min(R - 1, 2), min(R - 1, 3)) };
-                totals[m] = dot.totals([sums[0][m], sums[b][m], sums[c][m], sums[d][m]]);
+                let totals = dot.totals([sums[m][0], sums[m][b], sums[m][c], sums[m][d]]);
+                // Without a loop, which would become a call of `memcpy`.
+                let out = &mut out[m][columns.clone()];
+                unrolled!(r in R => {
+                    if let (Some(out), Some(total)) = (out.get_mut(r), totals.get(r)) {
+                        *out = *total;
+                    }
+                });
             });
         } else {
-            unrolled!(r in R => {
-                unrolled!(m in M => { all[r * M + m] = sums[r][m]; });
+            let all = &mut all[..M * R];
+            unrolled!(m in M => {
+                unrolled!(r in R => { all[m * R + r] = sums[m][r]; });
             });
         }
     }

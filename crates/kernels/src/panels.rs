@@ -83,10 +83,11 @@ impl WithSimd for PackGroup<'_> {
     }
 }
 
-/// Packs a range of rows, at most one group's worth, into `out`.
+/// Packs a range of rows, at most one group's worth, into `out`. If a row of `rows` doesn't exist,
+/// `out` is NaN.
 ///
 /// # Panics
-/// If a row is missing, or `out` is too short.
+/// If `out` is too short.
 #[inline(always)]
 pub fn pack_group<'o, S: Simd>(
     simd: S,
@@ -123,7 +124,10 @@ impl<S: Simd> NullaryFnOnce for Pack<'_, '_, S> {
             self.rows.prefetch(next..next + S::F32_LANES);
             let mut at = 0;
             while at < count {
-                let (run, rows) = runs.next(count - at).expect("a row for every position");
+                let Some((run, rows)) = runs.next(count - at) else {
+                    self.out.fill(f32::NAN);
+                    return;
+                };
                 for (i, row) in block[at..at + rows].iter_mut().enumerate() {
                     *row = &run[i * stride..][..width];
                 }
@@ -240,7 +244,7 @@ fn columns<S: Simd, const R: usize, const P: usize>(
 }
 
 /// Number of rows read between two prefetches.
-pub const STRETCH: usize = 16;
+pub const STRETCH: usize = 8;
 
 /// Returns `Σ weights[r][j] · part of rows[first + j]` for every `r`. `part` receives the numbers
 /// of some rows and the start of one of them. It must return a value.

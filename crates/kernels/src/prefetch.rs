@@ -23,11 +23,18 @@ pub struct Ahead {
 
 impl Ahead {
     /// Divides `bytes` bytes among `steps` steps. They start `distance` bytes after the beginning
-    /// of `of`, and may be past its end.
+    /// of `of`, and may be past its end. If there are fewer lines than steps, prefetches them now.
     #[inline(always)]
     pub fn new<T>(of: &[T], distance: usize, bytes: usize, steps: usize) -> Self {
         let start = of.as_ptr().cast::<u8>().wrapping_add(distance);
-        Self { start, lines: bytes.div_ceil(LINE).div_ceil(steps.max(1)) }
+        let (lines, steps) = (bytes.div_ceil(LINE), steps.max(1));
+        if lines >= steps {
+            return Self { start, lines: lines.div_ceil(steps) };
+        }
+        for line in 0..lines {
+            Self { start, lines: 1 }.prefetch::<1>(line);
+        }
+        Self { start, lines: 0 }
     }
 
     /// Prefetches the lines of step `step`, but at most `MOST`. (A loop without a known end would

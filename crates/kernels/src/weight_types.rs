@@ -2,19 +2,19 @@
 
 use half::{bf16, f16};
 use pulp::{bytemuck, Simd};
-#[cfg(target_arch = "x86_64")]
-use {pulp::bytemuck::cast, pulp::u32x16, pulp::x86::V4, std::any::Any};
 
 /// A stored weight: f32, bf16 or f16. Weights are read as stored and widened in registers.
 pub trait WeightType: Copy + Into<f32> + Send + Sync + 'static {
     /// The input of one step of the micro-kernel: two vectors' worth of numbers.
     type Chunk<S: Simd>: Copy;
+    /// True if only processors without vectors need this code. Then it isn't compiled for others.
+    const PLAIN: bool = false;
 
     /// Splits a row into chunks, without the remainder.
     fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>];
-    /// Widens a chunk to two vectors. If it consists of pairs, the even numbers are in the first,
-    /// and the odd ones in the second.
-    fn widen<S: Simd>(simd: S, chunk: Self::Chunk<S>) -> [S::f32s; 2];
+    /// Widens vector 0 or 1 of a chunk. If the chunk consists of pairs, the even numbers are in the
+    /// first, and the odd ones in the second.
+    fn widen<S: Simd>(simd: S, chunk: Self::Chunk<S>, vector: usize) -> S::f32s;
 
     /// Returns true if pairs of 16-bit numbers are aligned to four bytes.
     fn pairs_are_aligned(row: &[Self]) -> bool {
@@ -31,8 +31,8 @@ impl WeightType for f32 {
     }
 
     #[inline(always)]
-    fn widen<S: Simd>(_simd: S, chunk: Self::Chunk<S>) -> [S::f32s; 2] {
-        chunk
+    fn widen<S: Simd>(_simd: S, chunk: [S::f32s; 2], vector: usize) -> S::f32s {
+        chunk[vector]
     }
 }
 
@@ -47,55 +47,41 @@ impl WeightType for bf16 {
     /// bf16 is the upper half of an f32. The lower number of a pair is shifted up; in the upper
     /// one, the lower half is cleared.
     #[inline(always)]
-    fn widen<S: Simd>(simd: S, pair: S::u32s) -> [S::f32s; 2] {
-        let low = simd.wrapping_dyn_shl_u32s(pair, simd.splat_u32s(16));
-        let high = simd.and_u32s(pair, simd.splat_u32s(0xffff_0000));
-        [simd.transmute_f32s_u32s(low), simd.transmute_f32s_u32s(high)]
+    fn widen<S: Simd>(simd: S, pair: S::u32s, vector: usize) -> S::f32s {
+        simd.transmute_f32s_u32s(match vector {
+            0 => simd.wrapping_dyn_shl_u32s(pair, simd.splat_u32s(16)),
+            _ => simd.and_u32s(pair, simd.splat_u32s(0xffff_0000)),
+        })
     }
 }
 
 impl WeightType for f16 {
     type Chunk<S: Simd> = S::u32s;
+    const PLAIN: bool = cfg!(target_arch = "x86_64"); // see `f16_x86.rs`
 
     #[inline(always)]
     fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>] {
         pairs::<S, Self>(row)
     }
 
-    /// AVX-512 has an instruction for this. Other code moves the bits: f16 has 5 exponent bits
-    /// where f32 has 8. Moved into position, they represent 2^-112 of the value, so the result is
-    /// scaled back up. If all 5 are set (infinity or NaN), all 8 have to be.
+    /// f16 has 5 exponent bits where f32 has 8. Moved into position, they represent 2^-112 of the
+    /// value, so the result is scaled back up. If all 5 are set (infinity or NaN), all 8 have to be.
     #[inline(always)]
-    fn widen<S: Simd>(simd: S, pair: S::u32s) -> [S::f32s; 2] {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(v4) = (&simd as &dyn Any).downcast_ref() {
-            return cast(widen_with_avx512(*v4, cast(pair)));
-        }
+    fn widen<S: Simd>(simd: S, pair: S::u32s, vector: usize) -> S::f32s {
         let scale = simd.splat_f32s(f32::from_bits((127 + 112) << 23));
-        let up = simd.wrapping_dyn_shl_u32s(pair, simd.splat_u32s(16));
-        let mut wide = [simd.splat_f32s(0.0); 2];
-        for (wide, half) in wide.iter_mut().zip([up, pair]) {
-            let sign = simd.and_u32s(half, simd.splat_u32s(0x8000_0000));
-            let size = simd.and_u32s(half, simd.splat_u32s(0x7fff_0000));
-            let size = simd.wrapping_dyn_shr_u32s(size, simd.splat_u32s(3));
-            let full = simd.greater_than_or_equal_u32s(size, simd.splat_u32s(0x0f80_0000));
-            let none = simd.splat_u32s(0);
-            let rest = simd.select_u32s(full, simd.splat_u32s(0x7000_0000), none);
-            let size = simd.or_u32s(size, rest);
-            *wide = simd.mul_f32s(simd.transmute_f32s_u32s(simd.or_u32s(sign, size)), scale);
-        }
-        wide
+        let half = match vector {
+            0 => simd.wrapping_dyn_shl_u32s(pair, simd.splat_u32s(16)),
+            _ => pair,
+        };
+        let sign = simd.and_u32s(half, simd.splat_u32s(0x8000_0000));
+        let size = simd.and_u32s(half, simd.splat_u32s(0x7fff_0000));
+        let size = simd.wrapping_dyn_shr_u32s(size, simd.splat_u32s(3));
+        let full = simd.greater_than_or_equal_u32s(size, simd.splat_u32s(0x0f80_0000));
+        let none = simd.splat_u32s(0);
+        let rest = simd.select_u32s(full, simd.splat_u32s(0x7000_0000), none);
+        let size = simd.or_u32s(size, rest);
+        simd.mul_f32s(simd.transmute_f32s_u32s(simd.or_u32s(sign, size)), scale)
     }
-}
-
-/// Widens the lower and then the upper number of each pair of f16 numbers.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn widen_with_avx512(simd: V4, pairs: u32x16) -> [[f32; 16]; 2] {
-    let avx = simd.avx512f;
-    let low = avx._mm512_cvtepi32_epi16(cast(pairs));
-    let high = avx._mm512_cvtepi32_epi16(avx._mm512_srli_epi32::<16>(cast(pairs)));
-    [cast(avx._mm512_cvtph_ps(low)), cast(avx._mm512_cvtph_ps(high))]
 }
 
 /// Returns a row as vectors of 16-bit pairs. Empty unless [`WeightType::pairs_are_aligned`].

@@ -37,7 +37,7 @@ pub use free_list::{FreeBlocks, FreeList};
 pub use model::Model;
 pub use ops::{Ops, SharedOps};
 pub use pages::{write_slots, PagedSequence, Pages};
-pub use processor::{named, LogitsProcessor, ProcessorInput};
+pub use processor::{named, LogitsProcessor, ProcessorInput, TextFormat};
 pub use quantized::{QuantType, QuantizedMatrix};
 pub use request::{check_prompt, PastContext, Prepared, Request, Sampler, SamplingParams};
 pub use scheduler_interface::{CacheLoad, SchedulerInterface, SchedulerLoad};

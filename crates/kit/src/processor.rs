@@ -1,6 +1,7 @@
 //! Logits processors, which change the logits before a token is chosen.
 
 use candle_core::Result;
+use std::fmt::Debug;
 use std::rc::Rc;
 
 /// Read-only context for a processor: the sequence so far and how it can end.
@@ -32,6 +33,22 @@ pub trait LogitsProcessor {
     /// without an EOS id.
     fn end_token(&self) -> Option<u32> {
         None
+    }
+}
+
+/// A format that the whole completion must have, such as a JSON schema, compiled for one
+/// vocabulary. It travels with its parameters to the thread that runs the model.
+pub trait TextFormat: Debug + Send + Sync {
+    /// Returns the format in words, for error messages.
+    fn name(&self) -> &str;
+
+    /// Returns a processor for the texts of one request.
+    fn processor(&self) -> Rc<dyn LogitsProcessor>;
+}
+
+impl PartialEq for dyn TextFormat {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
     }
 }
 

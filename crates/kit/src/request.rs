@@ -1,7 +1,7 @@
 //! One generation request: [`SamplingParams`], as the user writes them, and [`Request`], as the
 //! loops use it.
 
-use crate::{LogitsProcessor, Model, ModelConfig};
+use crate::{LogitsProcessor, Model, ModelConfig, TextFormat};
 use candle_core::{bail, Result};
 use serde::Deserialize;
 use std::any::Any;
@@ -47,6 +47,9 @@ pub struct SamplingParams {
     pub block_ids: Vec<Vec<u32>>,
     /// A regular expression that the whole completion must match.
     pub allow_regex: Option<String>,
+    /// A format that the whole completion must have, such as a JSON schema.
+    #[serde(skip)]
+    pub format: Option<Arc<dyn TextFormat>>,
     /// Amounts added to the logits of these tokens, before the penalties. `-inf` forbids a token
     /// (OpenAI `logit_bias`).
     pub logit_bias: Vec<(u32, f32)>,
@@ -62,8 +65,8 @@ pub struct SamplingParams {
     pub min_new_tokens: usize,
     /// Ids that end the completion, as EOS does.
     pub stop_token_ids: Vec<u32>,
-    /// True to continue past EOS. Under `allow_regex`, EOS still ends the completion once no other
-    /// token is allowed.
+    /// True to continue past EOS. Under `allow_regex` or `format`, EOS still ends the completion
+    /// once no other token is allowed.
     pub ignore_eos: bool,
     /// Work already done for these parameters, such as a compiled pattern.
     #[serde(skip)]
@@ -71,6 +74,13 @@ pub struct SamplingParams {
     /// A server's own: where it puts what it finds out about the prompts.
     #[serde(skip)]
     pub reports: Prepared,
+}
+
+impl SamplingParams {
+    /// Returns true if the whole completion must match a pattern or have a format.
+    pub fn has_form(&self) -> bool {
+        self.allow_regex.is_some() || self.format.is_some()
+    }
 }
 
 /// Something that was built from [`SamplingParams`] ahead of time, such as the automaton of their
@@ -123,6 +133,7 @@ impl Default for SamplingParams {
             block_whole_words: false,
             block_ids: Vec::new(),
             allow_regex: None,
+            format: None,
             logit_bias: Vec::new(),
             allowed_token_ids: None,
             bad_words: Vec::new(),

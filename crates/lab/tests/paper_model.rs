@@ -221,7 +221,7 @@ fn day01_mix(paper: &Paper) -> Result<String> {
     let cat = ["the", "cat"];
     Ok(head("score of", &cat)
         + &rows(&["  the asks", "  cat asks"], &masked)
-        + &head("share of", &cat)
+        + &head("weight of", &cat)
         + &rows(&["  the takes", "  cat takes"], &shares)
         + &rows(&["mix of the", "mix of cat"], &mix))
 }

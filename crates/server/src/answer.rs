@@ -65,6 +65,11 @@ async fn answer(
     let param = request.pattern_field.unwrap_or_default();
     let prepared = state.automata.prepare(&request.params, param, &state.helpers).await?;
     request.params.prepared = prepared;
+    if let Some(constraint) = request.constraint.take() {
+        let model = (state.prompts.engine.clone(), state.prompts.config.vocab_size);
+        let format = state.formats.compile(constraint, param, model, &state.helpers).await?;
+        request.params.format = Some(format);
+    }
 
     let prefix = match endpoint {
         Endpoint::Completions => "cmpl",

@@ -1,6 +1,7 @@
 //! The state that all handlers share.
 
 use crate::automata_cache::AutomataCache;
+use crate::formats::Formats;
 use crate::helper_threads::HelperThreads;
 use crate::metrics::Metrics;
 use crate::openai::ApiError;
@@ -36,6 +37,8 @@ pub struct AppState {
     pub helpers: HelperThreads,
     /// Compiled automata of requests whose text must match a pattern.
     pub automata: Arc<AutomataCache>,
+    /// Compiles JSON schemas and grammars.
+    pub formats: Arc<Formats>,
     /// Permits for long bodies.
     pub long_bodies: Semaphore,
     /// The channel to the serving loop. None once the server is shutting down.

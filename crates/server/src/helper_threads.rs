@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Bodies longer than this, in bytes, wait in their own lane, so that they don't delay short ones.
 const LONG_BODY: usize = 16 << 10;
 /// Number of threads that all lanes need together.
-pub const THREADS: usize = 8;
+pub const THREADS: usize = 9;
 
 /// A kind of work with a limit on how many pieces run at once. The rest wait in order of arrival.
 /// Work that never ends blocks only its own lane.
@@ -85,6 +85,8 @@ pub struct HelperThreads {
     pub small_patterns: Lane,
     /// Compiles all other regular expressions.
     pub patterns: Lane,
+    /// Compiles JSON schemas and grammars.
+    pub formats: Lane,
     /// Writes large answers as JSON.
     pub answers: Lane,
 }
@@ -99,6 +101,7 @@ impl HelperThreads {
             long: Lane::new(1, reading),
             small_patterns: Lane::new(1, "compiling the regular expression"),
             patterns: Lane::new(1, "compiling the regular expression"),
+            formats: Lane::new(1, "compiling the format"),
             answers: Lane::new(1, "writing the answer"),
         }
     }

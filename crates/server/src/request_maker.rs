@@ -42,7 +42,7 @@ impl<'a> RequestMaker<'a> {
         let (tokenizer, config) = (self.engine.tokenizer(), self.config);
         let prompt = job.prompt(index);
         let mut params = job.params.clone();
-        if job.is_chat && params.allow_regex.is_none() {
+        if job.is_chat && !params.has_form() {
             // With a pattern, the whole answer has to match it, even where the template would stop.
             params.stop.extend(self.stops.iter().cloned());
         }

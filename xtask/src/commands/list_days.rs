@@ -82,7 +82,8 @@ pub fn overview(day: &DayProgress) {
     };
     let (number, name) = (format!("day {}", day.day.number), day.day.words());
     let noun = if day.tasks.len() == 1 { "task" } else { "tasks" };
-    let tasks = format!("{passed:>4} of {} {noun}{whose}", day.tasks.len());
+    let elective = if day.day.is_elective() { ", elective" } else { "" };
+    let tasks = format!("{passed:>4} of {} {noun}{whose}{elective}", day.tasks.len());
     table::print_row(worst, &format!("{number:<6}"), &format!("{name:<20}"), &tasks);
 }
 

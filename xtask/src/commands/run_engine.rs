@@ -149,7 +149,10 @@ impl Flags {
         // The server always has templates.
         let is_engine = start.program.name == ENGINE.name;
         let templates = (is_engine && self.needs_templates(start)).then_some("templates");
-        Ok(device.into_iter().chain(accelerate).chain(network).chain(templates).collect())
+        let formats = ["--json-schema", "--grammar"].iter().any(|flag| self.value(flag).is_some());
+        let structured = (is_engine && formats).then_some("structured");
+        let own = device.into_iter().chain(accelerate).chain(network);
+        Ok(own.chain(templates).chain(structured).collect())
     }
 }
 
@@ -266,6 +269,7 @@ mod tests {
         assert_eq!(features(&RUN, &["--chat"]), ["templates"]);
         assert_eq!(features(&CHAT, &["--model=story-230k"]), ["templates"]);
         assert_eq!(features(&CHAT, &["--model", "qwen2-0.5b"]), ["hub", "templates"]);
+        assert_eq!(features(&RUN, &["-p", "x", "--json-schema=a.json"]), ["structured"]);
         assert_eq!(features(&SERVE, &["--model", "."]), none);
     }
 }

@@ -49,7 +49,7 @@
                 step: 1,
                 value: 20,
             },
-            { name: 'prefixes', label: 'known prefixes (day 22)', kind: 'check', value: false },
+            { name: 'prefixes', label: 'cached prefixes (day 22)', kind: 'check', value: false },
         ],
         ask: (v) => ({
             ask: 'budget',

@@ -29,6 +29,7 @@ fn a_sequence_keeps_the_space_after_its_prompt() {
         log_softmax: None,
         top_logprobs: None,
         cache_salt: String::new(),
+        report: Default::default(),
     };
     let mut sequence = Sequence::new(request, &tokenizer);
     let mut text = String::new();

@@ -38,7 +38,9 @@ pub fn count(tally: &mut Tally) -> Result<()> {
     let before = positions(&*model, None)?;
     for (name, kind) in [("growing", CacheConfig::Dynamic), ("static", CacheConfig::Static(512))] {
         let name = format!("positions computed for 64 tokens, {name} cache");
-        tally.add(&name, before, positions(&*model, Some(kind))?);
+        if let Some(after) = if_written(|| positions(&*model, Some(kind)))? {
+            tally.add(&name, before, after);
+        }
     }
     Ok(())
 }
@@ -51,11 +53,13 @@ pub fn measure(times: &mut Times) -> Result<()> {
         for (name, kind) in
             [("dynamic", CacheConfig::Dynamic), ("static", CacheConfig::Static(512))]
         {
-            let mut cache = kind.new_cache(model.config().num_hidden_layers)?;
-            logits(&*model, &ids[..len], &mut *cache)?;
-            times.measure(&format!("{name}_{len}"), || {
-                cache.truncate(len - 1)?;
-                logits(&*model, &ids[len - 1..len], &mut *cache)
+            if_written(|| {
+                let mut cache = kind.new_cache(model.config().num_hidden_layers)?;
+                logits(&*model, &ids[..len], &mut *cache)?;
+                times.measure(&format!("{name}_{len}"), || {
+                    cache.truncate(len - 1)?;
+                    logits(&*model, &ids[len - 1..len], &mut *cache)
+                })
             })?;
         }
     }
@@ -67,11 +71,14 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
     let line = |kind| -> Result<Vec<(f64, f64)>> {
         Ok(times.line(kind, &LENGTHS)?.into_iter().map(|(x, y)| (x, y / unit)).collect())
     };
-    let (none, dynamic, fixed) = (line("none")?, line("dynamic")?, line("static")?);
+    let (none, dynamic) = (line("none")?, line("dynamic")?);
+    let fixed = line("static").ok(); // its tasks are optional
     println!("next token; 1 is a growing cache at 16 tokens, {:.2} ms", unit * 1e3);
     for (i, len) in LENGTHS.iter().enumerate() {
-        let [none, dynamic, fixed] = [&none, &dynamic, &fixed].map(|line| line[i].1);
-        println!("{len:4} tokens: none {none:6.1}, dynamic {dynamic:5.2}, static {fixed:5.2}");
+        let [none, dynamic] = [&none, &dynamic].map(|line| line[i].1);
+        let fixed = fixed.as_ref().map(|line| format!(", static {:5.2}", line[i].1));
+        let fixed = fixed.unwrap_or_default();
+        println!("{len:4} tokens: none {none:6.1}, dynamic {dynamic:5.2}{fixed}");
     }
     let lengths = [16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
     let mut plot = Plot::new(

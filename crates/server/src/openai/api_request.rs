@@ -2,6 +2,7 @@
 
 use super::fields::{Endpoint, Fields};
 use candecode::kit::SamplingParams;
+use candecode_structured::Constraint;
 use serde_json::{Map, Value};
 
 /// One message of a chat.
@@ -35,7 +36,9 @@ pub struct ApiRequest {
     pub prompts: Vec<PromptInput>,
     /// The sampling parameters for every prompt.
     pub params: SamplingParams,
-    /// The request field that `params.allow_regex` was read from.
+    /// The JSON schema or grammar that every completion must follow.
+    pub constraint: Option<Constraint>,
+    /// The request field that `params.allow_regex` or `constraint` was read from.
     pub pattern_field: Option<&'static str>,
     /// Completions per prompt.
     pub n: usize,

@@ -5,7 +5,7 @@ use super::api_error::ApiError;
 use super::api_request::ApiRequest;
 use super::fields::{Endpoint, Fields, Logprobs};
 use super::tools;
-use candecode::kit::error::{describe, shown};
+use candecode::kit::error::describe;
 use candecode::kit::{ModelConfig, SamplingParams, Tokenizer};
 use candecode_engine::{requests, token_rules};
 
@@ -27,13 +27,6 @@ const MOST_LOGITS: usize = 1 << 30;
 pub fn check(fields: &Fields) -> Result<(), ApiError> {
     check_ranges(fields)?;
     tools::check(fields)?;
-    if let Some(format) = fields.response_format.as_ref().filter(|format| format.kind != "text") {
-        let message = format!(
-            "response_format {} is not supported here; use structured_outputs with regex or choice",
-            shown(&format.kind)
-        );
-        return Err(ApiError::unsupported("response_format", message));
-    }
     if let Some((id, bias)) = fields.logit_bias.iter().find(|(_, bias)| bias.abs() > 100.0) {
         let message = format!("logit_bias of token {id} must be from -100 to 100, got {bias}");
         return Err(ApiError::invalid("logit_bias", message));

@@ -141,11 +141,21 @@ pub struct Part {
     pub text: Option<String>,
 }
 
+/// OpenAI's `response_format`. llama.cpp's has the schema beside the type.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(expecting = "an object with a type")]
 pub struct ResponseFormat {
     #[serde(rename = "type")]
     pub kind: String,
+    pub json_schema: Option<NamedSchema>,
+    pub schema: Option<Value>,
+}
+
+/// A schema with its name and `strict`, which change nothing: every schema is enforced.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(expecting = "an object with a schema")]
+pub struct NamedSchema {
+    pub schema: Option<Value>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
@@ -155,12 +165,16 @@ pub struct StreamOptions {
     pub continuous_usage_stats: Option<bool>,
 }
 
-/// vLLM's `structured_outputs` field, which constrains the text to a pattern.
+/// vLLM's `structured_outputs` field, which constrains the text to a pattern or a format.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, expecting = "an object")]
 pub struct StructuredOutputs {
     pub regex: Option<String>,
     pub choice: Option<Vec<String>>,
+    /// A schema, or the text of one.
+    pub json: Option<Value>,
+    pub json_object: Option<bool>,
+    pub grammar: Option<String>,
     /// Other constraints, and their options.
     #[serde(flatten)]
     pub other: Map<String, Value>,

@@ -4,11 +4,12 @@ use super::api_error::ApiError;
 use super::api_request::{ApiRequest, ChatMessage, PromptInput, NO_SEED};
 use super::checks;
 use super::fields::{
-    is_empty, Content, Endpoint, Fields, Logprobs, Prompts, Role, SentMessage, StructuredOutputs,
+    is_empty, Content, Endpoint, Fields, Logprobs, Prompts, ResponseFormat, Role, SentMessage,
 };
 use super::tools::SentCall;
-use candecode::kit::error::quoted;
+use candecode::kit::error::{quoted, shown};
 use candecode::kit::SamplingParams;
+use candecode_structured::Constraint;
 use regex_syntax::escape;
 use serde_json::{json, Map, Value};
 use std::mem::take;
@@ -34,12 +35,26 @@ impl ApiRequest {
                 vec![PromptInput::Messages(chat_messages(take(&mut fields.messages))?)]
             }
         };
-        let (pattern_field, allow_regex) = allowed_regex(&mut fields)?.unzip();
+        let (pattern_field, form) = form(&mut fields)?.unzip();
+        let (allow_regex, constraint) = match form {
+            Some(Form::Regex(regex)) => (Some(regex), None),
+            Some(Form::Format(constraint)) => (None, Some(constraint)),
+            None => (None, None),
+        };
         let logprobs = logprobs_asked(&fields, endpoint)?;
         let params = SamplingParams { allow_regex, ..sampling_params(&mut fields, endpoint) };
         let n = fields.n.unwrap_or(1);
-        let request =
-            Self { endpoint, prompts, params, pattern_field, n, logprobs, fields, ignored };
+        let request = Self {
+            endpoint,
+            prompts,
+            params,
+            constraint,
+            pattern_field,
+            n,
+            logprobs,
+            fields,
+            ignored,
+        };
         checks::check_request(&request)?;
         Ok(request)
     }
@@ -214,43 +229,93 @@ fn logprobs_asked(fields: &Fields, endpoint: Endpoint) -> Result<Option<usize>, 
     }
 }
 
-/// Reads the fields that constrain the text: vLLM's `structured_outputs` with `regex` or `choice`,
-/// or its older `guided_regex` or `guided_choice`. Returns the field's name and one regular
-/// expression for the whole text. A choice becomes `(?:yes|no)`, with each option escaped.
-fn allowed_regex(fields: &mut Fields) -> Result<Option<(&'static str, String)>, ApiError> {
-    let StructuredOutputs { regex, choice, other } = take(&mut fields.structured_outputs);
+/// A pattern or a format that the whole text must have.
+enum Form {
+    Regex(String),
+    Format(Constraint),
+}
+
+/// Reads the fields that constrain the text: OpenAI's `response_format`, vLLM's
+/// `structured_outputs`, or its older `guided_regex` or `guided_choice`. Returns the field's name
+/// and what it asks for. A choice becomes the regular expression `(?:yes|no)`, with each option
+/// escaped.
+fn form(fields: &mut Fields) -> Result<Option<(&'static str, Form)>, ApiError> {
+    const NAME: &str = "structured_outputs";
+    let asked = take(&mut fields.structured_outputs);
     // `{"json": {}}` asks for any JSON, so only null and false ask for nothing.
-    let mut asks = other.iter().filter(|(_, value)| !value.is_null() && **value != false);
-    if let Some((key, _)) = asks.next() {
-        let message =
-            format!("structured_outputs.{key:.60} is not supported here; use regex or choice");
-        return Err(ApiError::unsupported("structured_outputs", message));
+    let mut others = asked.other.iter().filter(|(_, value)| !value.is_null() && **value != false);
+    if let Some((key, _)) = others.next() {
+        let message = format!(
+            "structured_outputs.{key:.60} is not supported here; use json, json_object, regex, \
+             choice or grammar"
+        );
+        return Err(ApiError::unsupported(NAME, message));
     }
     let one_of = |choices: Vec<String>| {
         let texts: Vec<String> = choices.iter().map(|text| escape(text)).collect();
-        format!("(?:{})", texts.join("|"))
+        Form::Regex(format!("(?:{})", texts.join("|")))
     };
-    for (name, choices) in
-        [("structured_outputs", &choice), ("guided_choice", &fields.guided_choice)]
-    {
+    for (name, choices) in [(NAME, &asked.choice), ("guided_choice", &fields.guided_choice)] {
         if choices.as_ref().is_some_and(Vec::is_empty) {
             let message = format!("{name} is an empty list of choices; send at least one");
             return Err(ApiError::invalid(name, message));
         }
     }
-    let patterns = [
-        ("structured_outputs", regex),
-        ("structured_outputs", choice.map(one_of)),
-        ("guided_regex", fields.guided_regex.take()),
+    let any_object = asked.json_object == Some(true);
+    let forms = [
+        (NAME, asked.regex.map(Form::Regex)),
+        (NAME, asked.choice.map(one_of)),
+        (NAME, asked.json.map(schema).transpose()?),
+        (NAME, any_object.then(|| Form::Format(Constraint::json_object()))),
+        (NAME, asked.grammar.map(|grammar| Form::Format(Constraint::Grammar(grammar)))),
+        ("guided_regex", fields.guided_regex.take().map(Form::Regex)),
         ("guided_choice", fields.guided_choice.take().map(one_of)),
+        ("response_format", response_format(fields.response_format.take())?),
     ];
-    let mut given = patterns.into_iter().filter_map(|(name, regex)| Some((name, regex?)));
+    let mut given = forms.into_iter().filter_map(|(name, form)| Some((name, form?)));
     let first = given.next();
     match given.next() {
         None => Ok(first),
         Some((name, _)) => Err(ApiError::invalid(
             name,
-            format!("{name} is a second pattern, and only one is allowed; leave one out"),
+            format!("{name} is a second pattern or format, and only one is allowed; leave one out"),
         )),
     }
+}
+
+/// Reads vLLM's `json`: a schema, or its text.
+fn schema(sent: Value) -> Result<Form, ApiError> {
+    let schema = match sent {
+        Value::String(text) => serde_json::from_str(&text).map_err(|error| {
+            let message = format!("structured_outputs.json is not JSON: {error}");
+            ApiError::invalid("structured_outputs", message)
+        })?,
+        schema => schema,
+    };
+    Ok(Form::Format(Constraint::JsonSchema(schema)))
+}
+
+/// Reads `response_format`. The type `text` asks for nothing.
+fn response_format(sent: Option<ResponseFormat>) -> Result<Option<Form>, ApiError> {
+    let Some(format) = sent else { return Ok(None) };
+    let constraint = match &*format.kind {
+        "text" => return Ok(None),
+        "json_object" => format.schema.map_or_else(Constraint::json_object, Constraint::JsonSchema),
+        "json_schema" => {
+            let named = format.json_schema.and_then(|named| named.schema);
+            let schema = named.or(format.schema).ok_or_else(|| {
+                let message = "response_format.json_schema.schema is missing; send a JSON schema";
+                ApiError::invalid("response_format", message)
+            })?;
+            Constraint::JsonSchema(schema)
+        }
+        other => {
+            let message = format!(
+                "response_format {} is not supported here; use text, json_object or json_schema",
+                shown(other)
+            );
+            return Err(ApiError::unsupported("response_format", message));
+        }
+    };
+    Ok(Some(Form::Format(constraint)))
 }

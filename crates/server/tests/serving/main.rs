@@ -9,3 +9,4 @@ mod prompt_logprobs;
 mod protocol;
 mod running_server;
 mod same_text_at_any_load;
+mod structured;

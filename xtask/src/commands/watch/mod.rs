@@ -314,7 +314,7 @@ impl Session<'_> {
     fn next_day(&self) -> Result<Step> {
         let days = progress::all_days(self.repo, &Inputs::read(self.repo))?;
         let (after, before): (Vec<_>, Vec<_>) =
-            days.into_iter().partition(|day| day.day.number > self.day.number);
+            days.into_iter().partition(|day| day.day.place() > self.day.place());
         let next = after.iter().chain(&before).find(|day| !day.done() && day.day != self.day);
         Ok(next.map_or(Step::Again, |day| Step::Go(day.day.clone())))
     }

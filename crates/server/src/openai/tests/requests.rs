@@ -4,6 +4,7 @@ use crate::openai::fields::Fields;
 use crate::openai::Endpoint::{self, Chat, Completions};
 use crate::openai::{ApiError, ApiRequest, ChatMessage, PromptInput, NO_SEED};
 use candecode::kit::SamplingParams;
+use candecode_structured::Constraint;
 use serde_json::{json, Map, Value};
 
 /// Parses a minimal request with the fields in `more`, sent to a server of story-3m.
@@ -50,14 +51,12 @@ fn a_field_is_read_or_rejected_or_ignored() {
         (Chat, json!({"function_call": {"name": "f"}}), Unsupported),
         (Chat, json!({"reasoning_effort": "high"}), Unsupported),
         (Chat, json!({"reasoning_effort": "none"}), Ignored),
-        (Chat, json!({"response_format": {"type": "json_object"}}), Unsupported),
+        (Chat, json!({"response_format": {"type": "structural_tag"}}), Unsupported),
         (Chat, json!({"response_format": {"type": "text", "json_schema": null}}), Ignored),
         (Completions, json!({"suffix": "The end."}), Unsupported),
         (Completions, json!({"suffix": "", "grammar": "", "use_beam_search": false}), Ignored),
         (Completions, json!({"guided_json": {}}), Unsupported), // the schema of any JSON
-        (Completions, json!({"structured_outputs": {"json": {}}}), Unsupported),
-        (Completions, json!({"structured_outputs": {"grammar": ""}}), Unsupported),
-        (Completions, json!({"structured_outputs": {"json": {"x": false}}}), Unsupported),
+        (Completions, json!({"structured_outputs": {"structural_tag": {}}}), Unsupported),
         (Completions, json!({"structured_outputs": {"json": null, "json_object": false}}), Ignored),
         (Completions, json!({"top_n_sigma": 1.5}), Unsupported),
         (Completions, json!({"adaptive_target": 0.5}), Unsupported),
@@ -123,7 +122,7 @@ fn a_field_is_read_or_rejected_or_ignored() {
     }
     // The client's own fields are named, so that the log can name them.
     let named = parse(Chat, &json!({"user": "x", "mystery": 1, "seed": null})).unwrap().ignored;
-    assert_eq!(named, ["mystery", "user"]);
+    assert_eq!(named, ["user", "mystery"]);
 }
 
 /// What becomes of fields that aren't read.
@@ -231,6 +230,41 @@ fn sampling_parameters_follow_openai_and_vllm() {
     }
 }
 
+/// OpenAI's `response_format`, also as llama.cpp has it, and vLLM's `structured_outputs`.
+#[test]
+fn a_format_is_read_from_every_field() {
+    let schema = || json!({"type": "integer"});
+    let want = |schema: Value| Some(Constraint::JsonSchema(schema));
+    for endpoint in [Chat, Completions] {
+        for (asked, want) in [
+            (json!({"response_format": {"type": "json_object"}}), Some(Constraint::json_object())),
+            (
+                json!({"response_format": {"type": "json_schema",
+                    "json_schema": {"name": "n", "strict": true, "schema": schema()}}}),
+                want(schema()),
+            ),
+            (
+                json!({"response_format": {"type": "json_object", "schema": schema()}}),
+                want(schema()),
+            ),
+            (json!({"structured_outputs": {"json": schema(), "regex": null}}), want(schema())),
+            (json!({"structured_outputs": {"json": schema().to_string()}}), want(schema())),
+            (json!({"structured_outputs": {"json": {}}}), want(json!({}))),
+            (json!({"structured_outputs": {"json": {"x": false}}}), want(json!({"x": false}))),
+            (json!({"structured_outputs": {"json_object": true}}), Some(Constraint::json_object())),
+            (
+                json!({"structured_outputs": {"grammar": ""}}),
+                Some(Constraint::Grammar(String::new())),
+            ),
+            (json!({"response_format": {"type": "text"}}), None),
+        ] {
+            let request = parse(endpoint, &asked).unwrap();
+            assert_eq!(request.constraint, want, "{asked}");
+            assert_eq!(request.params.allow_regex, None);
+        }
+    }
+}
+
 #[test]
 fn out_of_range_or_oversized_values_are_refused() {
     let long = "A".repeat(900_000);
@@ -278,7 +312,16 @@ fn out_of_range_or_oversized_values_are_refused() {
         (json!({"guided_regex": "a", "guided_choice": ["b"]}), "guided_choice"),
         (json!({"structured_outputs": {"regex": "a", "choice": ["b"]}}), "structured_outputs"),
         (json!({"structured_outputs": {long.clone(): 1}}), "structured_outputs"),
+        (json!({"structured_outputs": {"json": "{"}}), "structured_outputs"),
+        (json!({"structured_outputs": {"json": {}, "json_object": true}}), "structured_outputs"),
+        (json!({"structured_outputs": {"regex": {"1": "a"}}}), "structured_outputs"),
         (json!({"response_format": {"type": long}}), "response_format"),
+        (json!({"response_format": {"type": "json_schema"}}), "response_format"),
+        (json!({"response_format": {"type": "json_schema", "json_schema": {}}}), "response_format"),
+        (
+            json!({"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}}),
+            "response_format",
+        ),
         (json!({"response_format": "text"}), "response_format"),
         (json!({"stream_options": {"include_usage": true}}), "stream_options"), // no stream
         (json!({"stream_options": {"include_usage": 1}}), "stream_options"),

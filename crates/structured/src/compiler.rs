@@ -1,0 +1,157 @@
+//! Compiles constraints for one vocabulary.
+
+use crate::format_rail::CompiledFormat;
+use crate::schema_checks::{has_end, has_large_multiples};
+use anyhow::{anyhow, bail, Result};
+use candecode::kit::error::shown;
+use candecode::kit::{TextFormat, Tokenizer};
+use llguidance::api::TopLevelGrammar;
+use llguidance::toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
+use llguidance::{Matcher, ParserFactory};
+use serde_json::{json, Value};
+use std::sync::Arc;
+use std::thread;
+
+/// Maximum length of a schema or a grammar, in bytes.
+const MOST_BYTES: usize = 128 << 10;
+
+/// Maximum number of states of a compiled format. Each takes 1 to 2 KB.
+const MOST_STATES: usize = 50_000;
+
+/// Stack of the thread that compiles, in bytes. Most of it is never touched.
+const STACK: usize = 256 << 20;
+
+/// The white space that a JSON text may have between two of its parts: a space, or a line break and
+/// its indentation. Without a limit, a model that has nothing to say writes line breaks until its
+/// tokens run out.
+const WHITE_SPACE: &str = r" |\n {0,32}";
+
+/// What a completion must be.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Constraint {
+    /// JSON that this schema describes.
+    JsonSchema(Value),
+    /// A text of this grammar, in llguidance's variant of Lark.
+    Grammar(String),
+}
+
+impl Constraint {
+    /// Any JSON object.
+    pub fn json_object() -> Self {
+        Self::JsonSchema(json!({"type": "object"}))
+    }
+
+    /// The constraint in a message.
+    fn name(&self) -> String {
+        match self {
+            Self::JsonSchema(schema) => format!("the JSON schema {}", shown(schema)),
+            Self::Grammar(grammar) => format!("the grammar {}", shown(grammar)),
+        }
+    }
+
+    /// The schemas in it.
+    fn schemas(&self) -> Vec<Value> {
+        match self {
+            Self::JsonSchema(schema) => vec![schema.clone()],
+            Self::Grammar(grammar) => {
+                let places = grammar.match_indices("%json");
+                let read = |(at, name): (usize, &str)| {
+                    let text = &grammar[at + name.len()..];
+                    serde_json::Deserializer::from_str(text).into_iter().next()?.ok()
+                };
+                places.filter_map(read).collect()
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::JsonSchema(schema) => schema.to_string().len(),
+            Self::Grammar(grammar) => grammar.len(),
+        }
+    }
+}
+
+/// Returns a schema whose texts have bounded white space. A schema in a grammar (`%json`) needs
+/// this call; [`Compiler::compile`] makes it for a schema of its own.
+///
+/// # Errors
+/// If it isn't a schema, or allows nothing.
+pub fn bounded(schema: &Value) -> Result<Value> {
+    let mut schema = match schema {
+        Value::Object(schema) => schema.clone(),
+        Value::Bool(true) => Default::default(),
+        Value::Bool(false) => bail!("the JSON schema false allows nothing"),
+        other => bail!("a JSON schema is an object, not {}", shown(other)),
+    };
+    schema.insert("x-guidance".into(), json!({"whitespace_pattern": WHITE_SPACE}));
+    Ok(Value::Object(schema))
+}
+
+/// Compiles constraints for the texts of one tokenizer.
+pub struct Compiler(ParserFactory);
+
+impl Compiler {
+    /// Creates a compiler for this tokenizer. `vocab_size` is the model's, which can be larger than
+    /// the tokenizer's.
+    ///
+    /// # Errors
+    /// If the tokenizer's tokens have no bytes of their own.
+    pub fn new(tokenizer: &Tokenizer, vocab_size: usize) -> Result<Self> {
+        tokenizer.check_token_bytes()?;
+        let mut words = tokenizer.pieces(vocab_size).to_vec();
+        // One more token stands for the end of the text, whatever ids the model ends a text with.
+        words.push([&[TokTrie::SPECIAL_TOKEN_MARKER][..], b"<end>"].concat());
+        let info = TokRxInfo::new(words.len() as u32, vocab_size as u32);
+        // Tokens are never forced: a model may spell a forced text as it likes.
+        let env: TokEnv = Arc::new(ApproximateTokEnv::new(TokTrie::from(&info, &words)));
+        let mut factory = ParserFactory::new_simple(&env)?;
+        factory.quiet();
+        let limits = factory.limits_mut();
+        limits.verbose_errors = false;
+        limits.max_lexer_states = MOST_STATES;
+        Ok(Self(factory))
+    }
+
+    /// Compiles a constraint.
+    ///
+    /// # Errors
+    /// If it is too large, uses something that isn't supported, or allows no text.
+    pub fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn TextFormat>> {
+        let (name, bytes) = (constraint.name(), constraint.bytes());
+        if bytes > MOST_BYTES {
+            bail!("{name} has {bytes} bytes, and at most {MOST_BYTES} are allowed; make it smaller")
+        }
+        let grammar = match constraint {
+            Constraint::JsonSchema(schema) if !has_end(schema) => {
+                bail!("{name} refers to itself without end, so no text can be complete")
+            }
+            Constraint::JsonSchema(schema) => TopLevelGrammar::from_json_schema(bounded(schema)?),
+            Constraint::Grammar(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
+        };
+        if constraint.schemas().iter().any(has_large_multiples) {
+            bail!("{name}: multipleOf has too large a number, or too many digits")
+        }
+        let compile = || {
+            let mut matcher = Matcher::new(self.0.create_parser(grammar));
+            matcher.compute_mask().map(|_| matcher)
+        };
+        // llguidance follows rules and references by recursion.
+        let matcher = thread::scope(|scope| {
+            let thread = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, compile)?;
+            thread.join().map_err(|_| anyhow!("llguidance failed; make it simpler"))?
+        });
+        let matcher = matcher.map_err(|error| anyhow!("{name}: {}", reason(&error)))?;
+        Ok(Arc::new(CompiledFormat::new(name, matcher, self.0.tok_env().tok_trie().eos_token())))
+    }
+}
+
+/// Returns an error's reason on one line, without the trace that llguidance adds to a panic.
+pub fn reason(error: &anyhow::Error) -> String {
+    let text = error.to_string();
+    let text = text.split("\n<").next().unwrap_or_default();
+    match text {
+        "NoExtensionBias" => "it allows nothing".to_string(),
+        _ => shown(text.split_whitespace().collect::<Vec<_>>().join(" ")),
+    }
+}

@@ -1,0 +1,126 @@
+//! A compiled constraint, and the logits processor that follows a text through it.
+
+use crate::compiler::reason;
+use candecode::kit::{LogitsProcessor, ProcessorInput, TextFormat};
+use candle_core::{bail, Result};
+use llguidance::toktrie::SimpleVob;
+use llguidance::Matcher;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Maximum number of texts that a processor remembers its place in.
+const MOST_TEXTS: usize = 16;
+/// Maximum number of tokens to go back, such as a draft's. Otherwise it is another text.
+const MOST_LOST: usize = 16;
+
+/// A compiled constraint. Its processors share what they find out about it.
+pub struct CompiledFormat {
+    name: String,
+    /// Before the first token.
+    start: Matcher,
+    /// The token of the masks that stands for the end of the text.
+    end: u32,
+}
+
+impl CompiledFormat {
+    /// Wraps a matcher that has read nothing.
+    pub fn new(name: String, start: Matcher, end: u32) -> Self {
+        Self { name, start, end }
+    }
+}
+
+impl std::fmt::Debug for CompiledFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl TextFormat for CompiledFormat {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn processor(&self) -> Rc<dyn LogitsProcessor> {
+        let (name, start, end) = (self.name.clone(), self.start.clone(), self.end);
+        Rc::new(FormatRail { name, start, end, texts: RefCell::default() })
+    }
+}
+
+/// Allows the tokens with which a text can still become one of the format. Like every processor it
+/// gets the whole text each time. It keeps the place that it has reached in recent texts, and goes
+/// back if a text has lost tokens, such as a draft's.
+struct FormatRail {
+    name: String,
+    start: Matcher,
+    end: u32,
+    texts: RefCell<Vec<Text>>,
+}
+
+/// The generated tokens of a text, and the place in the format that they lead to.
+struct Text {
+    tokens: Vec<u32>,
+    matcher: Matcher,
+}
+
+impl Text {
+    /// Goes to the end of `tokens`. Returns false if one of them isn't allowed there.
+    fn go_to(&mut self, tokens: &[u32]) -> anyhow::Result<bool> {
+        let common = self.common(tokens);
+        self.matcher.rollback(self.tokens.len() - common)?;
+        self.tokens.truncate(common);
+        let taken = self.matcher.try_consume_tokens(&tokens[common..])?;
+        self.tokens.extend(&tokens[common..common + taken]);
+        Ok(self.tokens.len() == tokens.len())
+    }
+
+    /// The number of tokens that both begin with.
+    fn common(&self, tokens: &[u32]) -> usize {
+        self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count()
+    }
+}
+
+impl FormatRail {
+    /// Returns a mask of the tokens that may follow these, or None if one of these isn't allowed.
+    fn mask(&self, tokens: &[u32]) -> anyhow::Result<Option<SimpleVob>> {
+        let mut texts = self.texts.borrow_mut();
+        let lost = |text: &Text| text.tokens.len() - text.common(tokens);
+        let best = (0..texts.len()).max_by_key(|i| texts[*i].common(tokens));
+        let mut text = match best {
+            Some(i) if lost(&texts[i]) <= MOST_LOST || texts.len() == MOST_TEXTS => texts.remove(i),
+            _ => Text { tokens: Vec::new(), matcher: self.start.clone() },
+        };
+        let mask = match text.go_to(tokens)? {
+            true => Some(text.matcher.compute_mask_or_eos()?),
+            false => None,
+        };
+        texts.push(text);
+        Ok(mask)
+    }
+}
+
+impl LogitsProcessor for FormatRail {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    /// Sets the logits of all other tokens to `-inf`. Ids that end the text are allowed where it is
+    /// complete; their bytes don't matter.
+    fn process(&self, input: &ProcessorInput, logits: &mut [f32]) -> Result<()> {
+        let mask = match self.mask(&input.tokens[input.prompt_len..]) {
+            Ok(mask) => mask,
+            Err(error) => bail!("{}: {}", self.name, reason(&error)),
+        };
+        for (id, logit) in (0..).zip(logits) {
+            let bit = if input.eos.contains(&id) {
+                Some(self.end)
+            } else {
+                Some(id).filter(|id| *id < self.end)
+            };
+            let is_allowed = |mask: &SimpleVob| bit.is_some_and(|bit| mask.is_allowed(bit));
+            if !mask.as_ref().is_some_and(is_allowed) {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
+        Ok(())
+    }
+}

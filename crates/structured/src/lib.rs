@@ -1,0 +1,9 @@
+//! Structured output: rules for the next token that come from a JSON schema or a grammar. The
+//! library llguidance compiles them and computes the masks. It keeps a stack, so it can follow a
+//! format of any depth, where day 14's automaton needs a state for each.
+
+mod compiler;
+mod format_rail;
+mod schema_checks;
+
+pub use compiler::{bounded, Compiler, Constraint};
