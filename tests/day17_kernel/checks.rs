@@ -19,7 +19,6 @@ use frame::{
     close, device, ensure, equal, refused, refused_calmly, Failure, Kind, Likely, Outcome, Random,
 };
 use half::bf16;
-use std::backtrace::Backtrace;
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -47,7 +46,6 @@ pub struct Day {
     pub multiply: fn(&[f32], &[f32], usize) -> Vec<f32>,
     pub multiply_bf16: fn(&[bf16], &[f32], usize) -> Vec<f32>,
     pub multiply_met: fn(&[Meeting], &[f32], usize) -> Vec<f32>,
-    pub multiply_traced: fn(&[Traced], &[f32], usize) -> Vec<f32>,
     pub linear: fn(&Tensor, &Tensor) -> Result<Tensor>,
     pub largest: fn(&[f32], &[f32], usize) -> usize,
     pub largest_met: fn(&[Meeting], &[f32], usize) -> usize,
@@ -80,21 +78,6 @@ fn watched(call: impl FnOnce()) -> Watched {
     take()
 }
 
-/// A weight that notes, when it is the first to be widened, which functions it is widened in.
-#[derive(Clone, Copy)]
-pub struct Traced;
-
-static TRACE: Mutex<Option<String>> = Mutex::new(None);
-
-impl Traced {
-    pub fn traced(self) -> f32 {
-        if let Ok(mut trace) = TRACE.lock() {
-            trace.get_or_insert_with(|| Backtrace::force_capture().to_string());
-        }
-        1.0
-    }
-}
-
 /// A weight that waits, when widened, until a second thread arrives or `PATIENCE` has passed.
 #[derive(Clone, Copy)]
 pub struct Meeting;
@@ -102,7 +85,7 @@ pub struct Meeting;
 /// The threads that arrived, and whether one of them waited without another arriving.
 static MET: Mutex<(Vec<ThreadId>, bool)> = Mutex::new((Vec::new(), false));
 static COME: Condvar = Condvar::new();
-/// Held by a check that uses `Meeting` or `Traced` weights.
+/// Held by a check that uses `Meeting` weights.
 static MEET: Mutex<()> = Mutex::new(());
 /// How long a thread waits for another. A busy machine may take a while to start one, and
 /// single-threaded code waits this long once.
@@ -150,13 +133,6 @@ macro_rules! implementation {
                 self.0.met()
             }
         }
-        #[derive(Clone, Copy)]
-        struct Traced;
-        impl code::Stored for Traced {
-            fn widen(self) -> f32 {
-                crate::Traced.traced()
-            }
-        }
         fn watching(row: &[crate::Watching]) -> Vec<Watching> {
             row.iter().map(|w| Watching(*w)).collect()
         }
@@ -179,7 +155,6 @@ macro_rules! implementation {
                 let w: Vec<Meeting> = w.iter().map(|w| Meeting(*w)).collect();
                 code::multiply(&w, x, inner)
             },
-            multiply_traced: |w, x, inner| code::multiply(&vec![Traced; w.len()], x, inner),
             linear: code::linear,
             largest: code::largest_product,
             largest_met: |w, x, inner| {
@@ -202,7 +177,6 @@ frame::checks! {
     17.5: blocks_have_the_right_size, blocks_hold_all_rows;
     17.6: products_are_returned_vector_by_vector,
         products_are_right_for_any_number_of_rows_and_vectors, several_threads_share_the_blocks,
-        blocks_are_computed_by_vectorized,
         results_are_bit_identical_for_any_thread_count, linear_multiplies_tensors,
         linear_takes_any_shape_stride_and_type, mismatched_operands_are_rejected,
         linear_equals_matmul;
@@ -499,19 +473,6 @@ fn several_threads_share_the_blocks(day: &Day) -> Outcome {
     equal(input, Ok(!in_vain), &true).likely(
         "several threads took part, but one at a time: is there a lock around the products?",
     )
-}
-
-fn blocks_are_computed_by_vectorized(day: &Day) -> Outcome {
-    let _held = MEET.lock();
-    (day.multiply_traced)(&[Traced; 3], &[1.0; 3], 3);
-    let trace = TRACE.lock().ok().and_then(|mut trace| trace.take()).unwrap_or_default();
-    let names = |name: &str| trace.contains(name);
-    // Without debug information, inlined functions have no names. pulp's isn't inlined on x86.
-    let direct = names("block_products") || (cfg!(target_arch = "x86_64") && names("widen"));
-    let dispatched = names("with_simd") || names("pulp") || !direct;
-    let input = "one row of 3, one vector: is block_products called through vectorized?";
-    equal(input, Ok(dispatched), &true)
-        .likely("without it, the loops are compiled for the oldest CPU that the program supports")
 }
 
 fn results_are_bit_identical_for_any_thread_count(day: &Day) -> Outcome {
