@@ -385,8 +385,7 @@ pub fn walk_sampled(
 pub struct MedusaHeads {
     /// The block of each head, `(C, C)` with a bias.
     pub blocks: Vec<Projection>,
-    /// The target's own head, `(V, C)`, which all of them share (vLLM:
-    /// `original_lm_head`).
+    /// The target's own head, `(V, C)`, which all of them share.
     pub lm_head: Projection,
 }
 

@@ -117,8 +117,7 @@ impl PromptReader {
     /// # Errors
     /// 400 if the model would never see the tools that it can choose from.
     pub fn form(&self, request: &ApiRequest, prompts: &[Vec<u32>]) -> Result<AnswerForm, ApiError> {
-        let one_call = request.fields.parallel_tool_calls == Some(false);
-        let mut form = AnswerForm { one_call, ..AnswerForm::default() };
+        let mut form = AnswerForm::default();
         let (Endpoint::Chat, Ok(template)) = (request.endpoint, &self.template) else {
             return Ok(form);
         };
@@ -129,7 +128,7 @@ impl PromptReader {
             ToolChoice::Mode(ToolMode::Auto) if !request.fields.tools.is_empty() => {
                 if !template.shows_tools() {
                     let message = "the chat template doesn't show tools to the model, so it can't \
-                                   choose one; tool_choice none leaves them out";
+                                   choose; tool_choice required, or by name, is possible";
                     return Err(ApiError::unsupported("tools", message));
                 }
                 form.calls = match text.contains("<tool_call>") {
@@ -139,10 +138,11 @@ impl PromptReader {
             }
             ToolChoice::Mode(_) => {}
         }
+        form.one_call =
+            form.calls != CallForm::None && request.fields.parallel_tool_calls == Some(false);
         let is_free = matches!(form.calls, CallForm::None | CallForm::Tagged | CallForm::Json);
-        if request.pattern_field.is_some() && is_free {
-            form.calls = CallForm::None; // the answer has to match the pattern
-        } else if is_free && text.contains("</think>") {
+        // A text that has to match a pattern can't have thoughts as well.
+        if request.pattern_field.is_none() && is_free && text.contains("</think>") {
             let end = prompts.last().map(|ids| &ids[ids.len().saturating_sub(8)..]);
             let end = end.and_then(|ids| self.engine.tokenizer().decode(ids).ok());
             let open = end.is_some_and(|end| end.trim_end().ends_with("<think>"));

@@ -1,7 +1,7 @@
 //! Compiles constraints for one vocabulary.
 
 use crate::format_rail::CompiledFormat;
-use crate::schema_checks::{has_end, has_large_multiples};
+use crate::schema_checks::{has_end, has_large_multiples, pattern_bytes};
 use anyhow::{anyhow, bail, Result};
 use candecode::kit::error::shown;
 use candecode::kit::{TextFormat, Tokenizer};
@@ -14,6 +14,10 @@ use std::thread;
 
 /// Maximum length of a schema or a grammar, in bytes.
 const MOST_BYTES: usize = 128 << 10;
+
+/// Maximum length of a schema's patterns, and of a grammar without its schemas. The time to compile
+/// them grows with the square of it.
+const MOST_PATTERN_BYTES: usize = 8 << 10;
 
 /// Maximum number of states of a compiled format. Each takes 1 to 2 KB.
 const MOST_STATES: usize = 50_000;
@@ -31,6 +35,8 @@ const WHITE_SPACE: &str = r" |\n {0,32}";
 pub enum Constraint {
     /// JSON that this schema describes.
     JsonSchema(Value),
+    /// JSON that this schema describes, on one line, as models write calls of tools.
+    CompactJson(Value),
     /// A text of this grammar, in llguidance's variant of Lark.
     Grammar(String),
 }
@@ -44,31 +50,52 @@ impl Constraint {
     /// The constraint in a message.
     fn name(&self) -> String {
         match self {
-            Self::JsonSchema(schema) => format!("the JSON schema {}", shown(schema)),
+            Self::JsonSchema(schema) | Self::CompactJson(schema) => {
+                format!("the JSON schema {}", shown(schema))
+            }
             Self::Grammar(grammar) => format!("the grammar {}", shown(grammar)),
         }
     }
 
-    /// The schemas in it.
-    fn schemas(&self) -> Vec<Value> {
-        match self {
-            Self::JsonSchema(schema) => vec![schema.clone()],
-            Self::Grammar(grammar) => {
-                let places = grammar.match_indices("%json");
-                let read = |(at, name): (usize, &str)| {
-                    let text = &grammar[at + name.len()..];
-                    serde_json::Deserializer::from_str(text).into_iter().next()?.ok()
-                };
-                places.filter_map(read).collect()
+    /// Returns the schemas in it, and the number of bytes that aren't in one of them.
+    fn schemas(&self) -> (Vec<Value>, usize) {
+        let grammar = match self {
+            Self::JsonSchema(schema) | Self::CompactJson(schema) => {
+                return (vec![schema.clone()], 0)
+            }
+            Self::Grammar(grammar) => grammar,
+        };
+        let (mut schemas, mut rest) = (Vec::new(), grammar.len());
+        for (at, name) in grammar.match_indices("%json") {
+            let text = &grammar[at + name.len()..];
+            let mut values = serde_json::Deserializer::from_str(text).into_iter();
+            if let Some(Ok(schema)) = values.next() {
+                schemas.push(schema);
+                rest = rest.saturating_sub(values.byte_offset());
             }
         }
+        (schemas, rest)
     }
 
-    fn bytes(&self) -> usize {
-        match self {
-            Self::JsonSchema(schema) => schema.to_string().len(),
+    /// Rejects what would take too much time or memory to compile.
+    fn check_size(&self) -> Result<()> {
+        let bytes = match self {
+            Self::JsonSchema(schema) | Self::CompactJson(schema) => schema.to_string().len(),
             Self::Grammar(grammar) => grammar.len(),
+        };
+        let (schemas, rest) = self.schemas();
+        let patterns = rest + schemas.iter().map(pattern_bytes).sum::<usize>();
+        for (what, bytes, most) in
+            [("", bytes, MOST_BYTES), ("patterns and rules of ", patterns, MOST_PATTERN_BYTES)]
+        {
+            if bytes > most {
+                bail!("it has {what}{bytes} bytes, and at most {most} are allowed; make it smaller")
+            }
         }
+        if schemas.iter().any(has_large_multiples) {
+            bail!("multipleOf has too large a number, or too many digits")
+        }
+        Ok(())
     }
 }
 
@@ -78,13 +105,18 @@ impl Constraint {
 /// # Errors
 /// If it isn't a schema, or allows nothing.
 pub fn bounded(schema: &Value) -> Result<Value> {
+    with_space(schema, json!({"whitespace_pattern": WHITE_SPACE}))
+}
+
+/// Returns a schema whose texts have this space between their parts.
+fn with_space(schema: &Value, space: Value) -> Result<Value> {
     let mut schema = match schema {
         Value::Object(schema) => schema.clone(),
         Value::Bool(true) => Default::default(),
         Value::Bool(false) => bail!("the JSON schema false allows nothing"),
         other => bail!("a JSON schema is an object, not {}", shown(other)),
     };
-    schema.insert("x-guidance".into(), json!({"whitespace_pattern": WHITE_SPACE}));
+    schema.insert("x-guidance".into(), space);
     Ok(Value::Object(schema))
 }
 
@@ -118,20 +150,23 @@ impl Compiler {
     /// # Errors
     /// If it is too large, uses something that isn't supported, or allows no text.
     pub fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn TextFormat>> {
-        let (name, bytes) = (constraint.name(), constraint.bytes());
-        if bytes > MOST_BYTES {
-            bail!("{name} has {bytes} bytes, and at most {MOST_BYTES} are allowed; make it smaller")
-        }
+        let name = constraint.name();
+        constraint.check_size().map_err(|error| anyhow!("{name}: {error}"))?;
         let grammar = match constraint {
-            Constraint::JsonSchema(schema) if !has_end(schema) => {
+            Constraint::JsonSchema(schema) | Constraint::CompactJson(schema)
+                if !has_end(schema) =>
+            {
                 bail!("{name} refers to itself without end, so no text can be complete")
             }
             Constraint::JsonSchema(schema) => TopLevelGrammar::from_json_schema(bounded(schema)?),
+            Constraint::CompactJson(schema) => {
+                let space = json!({
+                    "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": ",
+                });
+                TopLevelGrammar::from_json_schema(with_space(schema, space)?)
+            }
             Constraint::Grammar(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
         };
-        if constraint.schemas().iter().any(has_large_multiples) {
-            bail!("{name}: multipleOf has too large a number, or too many digits")
-        }
         let compile = || {
             let mut matcher = Matcher::new(self.0.create_parser(grammar));
             matcher.compute_mask().map(|_| matcher)

@@ -1,5 +1,5 @@
 //! What llguidance doesn't check about a schema: whether a text of it can ever be complete, and
-//! whether its numbers need more states than fit in memory.
+//! whether its numbers and patterns need too much memory and time.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -29,6 +29,20 @@ pub fn has_large_multiples(schema: &Value) -> bool {
         }
     }
     false
+}
+
+/// Returns the total length of the patterns in a schema, in bytes.
+pub fn pattern_bytes(schema: &Value) -> usize {
+    match schema {
+        Value::Object(fields) => {
+            let own = fields.get("pattern").and_then(Value::as_str).map_or(0, str::len);
+            let names = fields.get("patternProperties").and_then(Value::as_object);
+            let names = names.into_iter().flat_map(Map::keys).map(String::len).sum::<usize>();
+            own + names + fields.values().map(pattern_bytes).sum::<usize>()
+        }
+        Value::Array(items) => items.iter().map(pattern_bytes).sum(),
+        _ => 0,
+    }
 }
 
 fn find_multiples(schema: &Value, found: &mut Vec<f64>) {

@@ -21,12 +21,15 @@ fn compiler(tokenizer: &Tokenizer) -> Compiler {
     Compiler::new(tokenizer, tokenizer.vocab_size()).unwrap()
 }
 
-/// Returns the logits that a rule leaves after these generated tokens.
-fn left(rule: &Rc<dyn LogitsProcessor>, tokens: &[u32], vocab: usize) -> Vec<f32> {
+/// Returns the logits that a rule leaves after these generated tokens. None if it is too complex.
+fn tried(rule: &Rc<dyn LogitsProcessor>, tokens: &[u32], vocab: usize) -> Option<Vec<f32>> {
     let mut logits = vec![0.0; vocab];
     let input = ProcessorInput { tokens, prompt_len: 0, remaining: 9, eos: &[EOS] };
-    rule.process(&input, &mut logits).unwrap();
-    logits
+    rule.process(&input, &mut logits).ok().map(|()| logits)
+}
+
+fn left(rule: &Rc<dyn LogitsProcessor>, tokens: &[u32], vocab: usize) -> Vec<f32> {
+    tried(rule, tokens, vocab).unwrap()
 }
 
 fn allowed(logits: &[f32]) -> Vec<u32> {
@@ -38,7 +41,8 @@ fn random_text(rule: &Rc<dyn LogitsProcessor>, vocab: usize, most: usize, seed: 
     let mut random = Random::new(seed);
     let mut tokens = Vec::new();
     while tokens.len() < most && tokens.last() != Some(&EOS) {
-        let ids = allowed(&left(rule, &tokens, vocab));
+        let Some(logits) = tried(rule, &tokens, vocab) else { break };
+        let ids = allowed(&logits);
         tokens.push(ids[random.below(ids.len())]);
     }
     tokens
@@ -185,6 +189,8 @@ fn impossible_constraints_are_refused() {
         (schema(json!({"type": "number", "multipleOf": 0.000_000_1})), "multipleOf"),
         (grammar("start: %json {\"type\": \"integer\", \"multipleOf\": 99999999}"), "multipleOf"),
         (schema(json!({"const": long})), "at most"),
+        (schema(json!({"type": "string", "pattern": "a?".repeat(9000)})), "at most"),
+        (grammar(&format!("start: /{}/", "a?".repeat(9000))), "at most"),
         (grammar(&format!("start: \"{long}\"")), "at most"),
         (grammar("begin with a letter"), "begin"),
         (grammar(""), "no start"),
@@ -218,4 +224,59 @@ fn a_format_and_another_rule_can_leave_no_token() {
     let input = ProcessorInput { tokens: &[], prompt_len: 0, remaining: 9, eos: &[EOS] };
     let error = process_all(&[rule], &input, &mut logits).unwrap_err().to_string();
     assert!(error.contains("the JSON schema {") && error.contains("left no token"), "{error}");
+}
+
+/// The largest constraints that are taken are compiled, or refused, in bounded time and on a small
+/// stack, and so is each mask.
+#[test]
+fn large_constraints_take_a_bounded_time() {
+    let tokenizer = tokenizer();
+    let compiler = compiler(&tokenizer);
+    let of = |n: usize, one: &dyn Fn(usize) -> Value| (0..n).map(one).collect::<Vec<Value>>();
+    let object = |n: usize| json!({"type": "object", "properties": {format!("k{n}"): {}}});
+    let mut chain = serde_json::Map::new();
+    for n in 0..2000 {
+        chain.insert(format!("d{n}"), json!({"$ref": format!("#/$defs/d{}", n + 1)}));
+    }
+    chain.insert("d2000".into(), json!({"type": "integer"}));
+    let mut deep = json!({"type": "integer"});
+    for _ in 0..60 {
+        deep = json!({"type": "array", "items": deep, "minItems": 1});
+    }
+    let schemas = [
+        json!({"enum": of(9000, &|n| json!(format!("n{n}")))}),
+        json!({"anyOf": of(2500, &object)}),
+        json!({"allOf": of(2500, &object)}),
+        json!({"$ref": "#/$defs/d0", "$defs": chain}),
+        json!({"type": "string", "pattern": "^(a{1,1000}){1,1000}$"}),
+        json!({"type": "string", "pattern": "^(.*a.{900}|.*b.{900}|x)*$"}),
+        json!({"type": "string", "pattern": "a?".repeat(4000)}),
+        json!({"type": "array", "minItems": 4_000_000_000_u64}),
+        json!({"type": "string", "minLength": 4_000_000_000_u64}),
+        json!({"type": "integer", "multipleOf": 9999}),
+        deep,
+    ];
+    let rules = |name: &str| {
+        let chain = (0..700).map(|n| format!("{name}{n}: {name}{}\n", n + 1)).collect::<String>();
+        format!("start: {name}0\n{chain}{name}700: \"a\"")
+    };
+    let grammars = [
+        format!("start: {}\"a\"{}", "(".repeat(4000), ")".repeat(4000)),
+        rules("r"),
+        rules("R"),
+        format!("start: {}\na: \"b\" | a", "a ".repeat(4000)),
+        format!("start: /{}/", "a?".repeat(4000)),
+        format!("start: /{}a/", "a|".repeat(4000)),
+        format!("start: \"a\"{}", " | \"a\"".repeat(1000)),
+        "start: R\nR: /(.*a.{20})/ & /(.*b.{20})/ & ~/(.*c.{20})/".to_string(),
+    ];
+    let all = schemas.map(Constraint::JsonSchema).into_iter();
+    for constraint in all.chain(grammars.map(Constraint::Grammar)) {
+        let begun = Instant::now();
+        if let Ok(format) = compiler.compile(&constraint) {
+            random_text(&format.processor(), tokenizer.vocab_size(), 60, 1);
+        }
+        let name: String = format!("{constraint:?}").chars().take(80).collect();
+        assert!(begun.elapsed() < Duration::from_secs(30), "{name}: {:?}", begun.elapsed());
+    }
 }

@@ -21,16 +21,15 @@ use std::path::Path;
 pub const STORY: &str = "story";
 
 /// A story that the user and the model write in turns: the user's line begins a paragraph, and the
-/// model finishes it.
+/// model finishes it. What a tool returns continues the paragraph.
 const STORY_TEMPLATE: &str = r"
 {%- for message in messages -%}
     {%- if message.role == 'system' -%}
         {{- raise_exception('a story has no system prompt: begin it with a line of your own') -}}
     {%- endif -%}
+    {{- ' ' if message.role == 'tool' -}}
     {{- message.content -}}
-    {%- if message.role == 'tool' -%}
-        {{- ' ' -}}
-    {%- elif message.role == 'assistant' -%}
+    {%- if message.role == 'assistant' -%}
         {%- if message.finish == 'eos' -%}
             {{- eos_token -}}
         {%- elif message.finish == 'stop'

@@ -79,6 +79,35 @@ fn chat_templates_render_and_tokenize_like_transformers() {
 }
 
 #[test]
+fn tools_calls_results_and_thoughts_render_like_transformers() {
+    let golden = golden_json("tools");
+    let cases = golden["cases"].as_array().unwrap();
+    assert!(cases.len() > 20);
+    for case in cases {
+        let name = case["template"].as_str().unwrap();
+        let path = oracle("tool_templates").join(name).with_extension("jinja");
+        let special = json!({"bos_token": "<s>", "eos_token": "</s>"}).as_object().unwrap().clone();
+        let text = std::fs::read_to_string(path).unwrap();
+        let template = Template::new(name, &text, special).unwrap();
+        assert!(template.shows_tools());
+        let mut messages = Vec::new();
+        for message in golden["histories"][case["history"].as_str().unwrap()].as_array().unwrap() {
+            let mut more = message.as_object().unwrap().clone();
+            let (role, content) = (more.remove("role").unwrap(), more.remove("content").unwrap());
+            let mut roles = ["user", "assistant", "tool"].into_iter();
+            let role = roles.find(|known| role == **known).unwrap();
+            messages.push(Message { more, ..Message::new(role, content.as_str().unwrap()) });
+        }
+        let tools = golden["tools"][case["tools"].as_str().unwrap()].as_array().unwrap().clone();
+        let got = template.apply(&messages, &RenderOptions { tools, ..Default::default() });
+        match case["refused"].as_str() {
+            Some(words) => refused(got, &[words]),
+            None => assert_eq!(got.unwrap(), case["text"].as_str().unwrap(), "{case}"),
+        }
+    }
+}
+
+#[test]
 fn an_answer_is_continued_as_in_transformers() {
     let golden = golden_json("chat");
     let options = RenderOptions {
@@ -533,8 +562,11 @@ fn the_story_template_renders_a_chat_as_one_story() {
         Message::new("user", ""),
         answer(" ran", None),
         Message::new("user", "Then"),
+        answer("", Some(FinishReason::Eos)), // it called a tool
+        Message::new("tool", "it rained."),
     ]);
-    assert_eq!(text.unwrap(), "A cat sat down.\nIt slept.<|endoftext|>A dog ran and ran\nThen");
+    let want = "A cat sat down.\nIt slept.<|endoftext|>A dog ran and ran\nThen it rained.";
+    assert_eq!(text.unwrap(), want);
     let mut chat = Chat::new(dynamic(&model), &tokenizer, Box::new(story), 512);
     refused(chat.set_system(Some("Be brief.")), &["a story has no system prompt"]);
     refused(chat.prompt("", 9).map(|_| ()), &["nothing to continue from"]);

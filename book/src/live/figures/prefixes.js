@@ -124,7 +124,7 @@
             const legend = [
                 ['draft', 'found'],
                 ['new', 'computed'],
-                ['known', 'the text before'],
+                ['known', 'an earlier prompt'],
                 ['kept', 'free, cached'],
                 ['known', 'free, not cached', 'box dashed faint'],
             ];

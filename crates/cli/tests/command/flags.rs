@@ -123,6 +123,8 @@ fn each_loop_refuses_the_flags_that_it_cannot_take_and_names_them() {
         ("--block x", "--block", Ability::Processors),
         ("--block-ids 5", "--block-ids", Ability::Processors),
         ("--allow-regex x", "--allow-regex", Ability::Processors),
+        ("--json-schema x", "--json-schema", Ability::Processors),
+        ("--grammar x", "--grammar", Ability::Processors),
         ("--top-logprobs 2", "--top-logprobs", Ability::TopLogprobs),
         ("--past-context window", "--past-context window", Ability::Window),
         ("--max-batch-tokens 4096", "--max-batch-tokens", Ability::BatchLimit),

@@ -107,6 +107,53 @@ fn a_dead_end_in_a_draft_is_not_an_error() {
     assert_eq!(run(prompt, regex, &[&draft[..], &["--draft-tree", "8x1"]].concat()), plain);
 }
 
+/// Every loop keeps a schema and a grammar, with drafts, beams and several prompts, and samples the
+/// same text where it samples the same without.
+#[cfg(feature = "structured")]
+#[test]
+fn every_loop_keeps_a_schema_and_a_grammar() {
+    let folder = Folder::new("formats");
+    let file = |name: &str, text: &str| {
+        let path = folder.0.join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let toys = file(
+        "toys.json",
+        r#"{"type": "array", "items": {"enum": ["ball", "kite"]}, "minItems": 1, "maxItems": 3}"#,
+    );
+    let brackets = file("brackets.lark", "start: \"[\" start* \"]\"");
+    let prompt = ["-p", "Tom has toys: ", "--max-new-tokens", "60"];
+    for (flag, path) in [("--json-schema", &toys), ("--grammar", &brackets)] {
+        let run = |more: &[&str]| done(&[&prompt[..], &[flag, path], more].concat()).out;
+        let plain = run(&[]);
+        let written = plain.trim_start_matches("Tom has toys: ").trim();
+        match flag {
+            "--grammar" => assert!(written.chars().all(|c| c == '[' || c == ']'), "{plain}"),
+            _ => assert!(serde_json::from_str::<Value>(written).is_ok(), "{plain}"),
+        }
+        for more in [
+            &["--loop", "day10"][..],
+            &["--loop", "day15"],
+            &["--loop", "day23"],
+            &["--draft-ngram", "3"],
+            &["--draft-model", "story-230k"],
+            &["--draft-model", "story-230k", "--draft-tree", "2x2"],
+            &["--cache", "paged", "--block-size", "4"],
+        ] {
+            assert_eq!(run(more), plain, "{flag} {more:?}");
+        }
+        let beams = run(&["--num-beams", "3"]);
+        assert!(beams.contains('[') && beams.trim().ends_with(']'), "{beams}");
+        let batch = run(&["-p", "Lily has toys: "]);
+        assert!(batch.contains(written), "{batch}");
+    }
+    let none = file("none.json", r#"{"enum": []}"#);
+    refused(&["-p", "a", "--json-schema", &none], 2, "--json-schema");
+    refused(&["-p", "a", "--json-schema", &brackets], 2, "--json-schema");
+    refused(&["-p", "a", "--grammar", &none], 2, "--grammar");
+}
+
 /// Writes a copy of a safetensors file in which these bytes stand at a place in one tensor, and
 /// returns its path.
 fn with_bytes(

@@ -116,7 +116,8 @@ fn engine(repo: &Repo, mistake: Option<&(String, String)>) -> Result<PathBuf> {
     match mistake {
         None => match REFERENCE.get() {
             Some(path) => Ok(path.clone()),
-            None => reference(repo, Some("candecode-cli/structured")).inspect(|path| drop(REFERENCE.set(path.clone()))),
+            None => reference(repo, Some("candecode-cli/structured"))
+                .inspect(|path| drop(REFERENCE.set(path.clone()))),
         },
         Some((day, name)) => {
             let (day, mistake) = named(repo, day, name)?;

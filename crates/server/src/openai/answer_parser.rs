@@ -295,9 +295,9 @@ impl AnswerParser {
     fn no_call(&mut self) {
         let call = std::mem::take(&mut self.call);
         self.state = State::Text;
-        if call.reported {
-            self.calls += 1;
-            return;
+        if call.reported || self.form.calls == CallForm::List {
+            self.calls += usize::from(call.reported);
+            return; // of a list, only the end can be missing
         }
         let text = std::mem::take(&mut self.space) + &call.text;
         self.trim = false;

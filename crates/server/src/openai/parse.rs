@@ -6,7 +6,7 @@ use super::checks;
 use super::fields::{
     is_empty, Content, Endpoint, Fields, Logprobs, Prompts, ResponseFormat, Role, SentMessage,
 };
-use super::tools::SentCall;
+use super::tools::{self, SentCall};
 use candecode::kit::error::{quoted, shown};
 use candecode::kit::SamplingParams;
 use candecode_structured::Constraint;
@@ -271,6 +271,7 @@ fn form(fields: &mut Fields) -> Result<Option<(&'static str, Form)>, ApiError> {
         ("guided_regex", fields.guided_regex.take().map(Form::Regex)),
         ("guided_choice", fields.guided_choice.take().map(one_of)),
         ("response_format", response_format(fields.response_format.take())?),
+        ("tools", tools::schema(fields).map(|calls| Form::Format(Constraint::CompactJson(calls)))),
     ];
     let mut given = forms.into_iter().filter_map(|(name, form)| Some((name, form?)));
     let first = given.next();

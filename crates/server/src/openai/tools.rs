@@ -12,6 +12,11 @@ const MOST_TOOLS: usize = 128;
 const MOST_BYTES: usize = 1 << 17;
 /// The longest name of a tool, in bytes.
 const LONGEST_NAME: usize = 128;
+/// The maximum number of calls in an answer that requires one. A model with nothing to say would
+/// call tools until its tokens run out.
+const MOST_CALLS: usize = 8;
+/// The keywords of a schema whose values are named schemas.
+const NAMED_SCHEMAS: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
 
 /// A function that the model can ask the client to call. Chat templates get it in this form.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -160,14 +165,11 @@ pub fn check(fields: &Fields) -> Result<(), ApiError> {
     }
     let named = match choice(fields) {
         ToolChoice::Named { function, .. } => Some(function.name),
-        ToolChoice::Mode(ToolMode::Required) => None,
+        ToolChoice::Mode(ToolMode::Required) if tools.is_empty() => None,
         ToolChoice::Mode(_) => return Ok(()),
     };
-    if schema(fields).is_some() {
-        let message = "tool_choice can only be none or auto here: a call can't be enforced";
-        return Err(ApiError::unsupported("tool_choice", message));
-    }
     let message = match named {
+        Some(name) if tools.iter().any(|tool| tool.function.name == name) => return Ok(()),
         Some(name) => format!("tool_choice names {}, which is none of the tools", quoted(&name)),
         None => "tool_choice \"required\" needs tools".to_string(),
     };
@@ -179,9 +181,13 @@ pub fn check(fields: &Fields) -> Result<(), ApiError> {
 /// free.
 pub fn schema(fields: &Fields) -> Option<Value> {
     let empty = || json!({"type": "object", "properties": {}, "additionalProperties": false});
-    let parameters = |tool: &Tool| match &tool.function.parameters {
-        Some(parameters) if !parameters.is_empty() => json!(parameters),
-        _ => empty(),
+    let parameters = |tool: &Tool, place: &str| {
+        let mut schema = match &tool.function.parameters {
+            Some(parameters) if !parameters.is_empty() => json!(parameters),
+            _ => empty(),
+        };
+        prepare(&mut schema, place, true);
+        schema
     };
     let name = match choice(fields) {
         ToolChoice::Mode(ToolMode::Required) if fields.tools.is_empty() => return None,
@@ -191,35 +197,34 @@ pub fn schema(fields: &Fields) -> Option<Value> {
     };
     if let Some(name) = name {
         let tool = fields.tools.iter().find(|tool| tool.function.name == name);
-        return tool.map(parameters);
+        return tool.map(|tool| parameters(tool, "#"));
     }
     // Each tool's schema is a definition, and what it refers to is in there.
     let (mut definitions, mut calls) = (Map::new(), Vec::new());
     for (i, tool) in fields.tools.iter().enumerate() {
-        let mut schema = parameters(tool);
-        move_references(&mut schema, &format!("#/$defs/{i}"));
-        definitions.insert(i.to_string(), schema);
-        let parameters = format!("#/$defs/{i}");
+        let place = format!("#/$defs/{i}");
+        definitions.insert(i.to_string(), parameters(tool, &place));
         calls.push(json!({
             "type": "object",
-            "properties": {
-                "name": {"const": tool.function.name}, "parameters": {"$ref": parameters},
-            },
+            "properties": {"name": {"const": tool.function.name}, "parameters": {"$ref": place}},
             "required": ["name", "parameters"],
             "additionalProperties": false,
         }));
     }
-    let mut schema = json!({
-        "$defs": definitions, "type": "array", "minItems": 1, "items": {"anyOf": calls},
-    });
-    if fields.parallel_tool_calls == Some(false) {
-        schema["maxItems"] = json!(1);
-    }
-    Some(schema)
+    let most = if fields.parallel_tool_calls == Some(false) { 1 } else { MOST_CALLS };
+    Some(json!({
+        "$defs": definitions,
+        "type": "array",
+        "minItems": 1,
+        "maxItems": most,
+        "items": {"anyOf": calls},
+    }))
 }
 
-/// Makes references to a schema's own parts start at its new place.
-fn move_references(schema: &mut Value, place: &str) {
+/// Makes references to a schema's own parts start at its new place, and closes objects that list
+/// their properties, as vLLM does: otherwise any other would be allowed, and some models go on
+/// inventing them. `closes`: not for the parts of an `allOf`, which add up.
+fn prepare(schema: &mut Value, place: &str, closes: bool) {
     match schema {
         Value::Object(map) => {
             if let Some(Value::String(to)) = map.get_mut("$ref") {
@@ -227,9 +232,22 @@ fn move_references(schema: &mut Value, place: &str) {
                     *to = format!("{place}{path}");
                 }
             }
-            map.values_mut().for_each(|value| move_references(value, place));
+            let open = ["additionalProperties", "patternProperties", "unevaluatedProperties"];
+            let is_open = open.iter().chain(&["allOf", "$ref"]).any(|key| map.contains_key(*key));
+            if closes && map.get("properties").is_some_and(Value::is_object) && !is_open {
+                map.insert("additionalProperties".into(), json!(false));
+            }
+            for (key, value) in map {
+                match value {
+                    // The keys of these are names.
+                    Value::Object(named) if NAMED_SCHEMAS.contains(&key.as_str()) => {
+                        named.values_mut().for_each(|value| prepare(value, place, true));
+                    }
+                    value => prepare(value, place, key != "allOf"),
+                }
+            }
         }
-        Value::Array(list) => list.iter_mut().for_each(|value| move_references(value, place)),
+        Value::Array(list) => list.iter_mut().for_each(|value| prepare(value, place, closes)),
         _ => {}
     }
 }

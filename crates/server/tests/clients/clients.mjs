@@ -1,16 +1,24 @@
-// Runs OpenAI's official JavaScript client against our server: `node clients.mjs
-// http://127.0.0.1:8000`, with `openai` in a node_modules folder here or above. `.ci/run clients`
-// installs it and runs this script.
+// Runs OpenAI's official JavaScript client, with zod, and Vercel's AI SDK against our server: `node
+// clients.mjs http://127.0.0.1:8000`, with the packages of package.json in a node_modules folder
+// here or above. `.ci/run clients` installs them and runs this script.
 
 import assert from "node:assert/strict";
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { generateObject, generateText, isStepCount, streamText, tool } from "ai";
 import OpenAI from "openai";
+import { zodFunction, zodResponseFormat } from "openai/helpers/zod";
+import { z } from "zod";
 
 const address = process.argv[2].replace(/\/$/, "");
 const client = new OpenAI({ baseURL: `${address}/v1`, apiKey: "sesame", maxRetries: 0, timeout: 60_000 });
 const model = (await client.models.list()).data[0].id;
 const prompt = "Once upon a time";
 const messages = [{ role: "user", content: "One day, a cat" }];
-const tools = [{ type: "function", function: { name: "f", parameters: { type: "object", properties: {} } } }];
+const Pet = z.object({ kind: z.enum(["cat", "dog", "frog"]), name: z.string().max(12), age: z.number().int().min(0).max(20) });
+const Feed = z.object({ pet: z.enum(["cat", "dog"]), snacks: z.union([z.literal(1), z.literal(2)]) });
+const tools = [zodFunction({ name: "feed", parameters: Feed }), zodFunction({ name: "pet", parameters: Pet })];
+const warm = { max_tokens: 400, temperature: 1, seed: 4 };
+const sdk = createOpenAICompatible({ name: "ours", baseURL: `${address}/v1`, apiKey: "sesame", supportsStructuredOutputs: true })(model);
 
 const completion = (more) => client.completions.create({ model, prompt, max_tokens: 24, temperature: 0, ...more });
 const chat = (more) => client.chat.completions.create({ model, messages, max_tokens: 16, temperature: 0, ...more });
@@ -58,6 +66,34 @@ const checks = {
   async tools() {
     assert.ok((await chat({ tools, tool_choice: "none" })).choices[0].message.content);
     await refused(chat({ tools }), (error) => assert.equal(error.param, "tools"));
+    const { choices } = await client.chat.completions.parse({ model, messages, tools, tool_choice: "required", parallel_tool_calls: false, ...warm });
+    assert.equal(choices[0].finish_reason, "tool_calls");
+    for (const call of choices[0].message.tool_calls) {
+      (call.function.name === "feed" ? Feed : Pet).parse(call.function.parsed_arguments);
+    }
+    const stream = client.chat.completions.stream({ model, messages, tools, tool_choice: "required", parallel_tool_calls: false, ...warm });
+    const streamed = (await stream.finalChatCompletion()).choices[0].message.tool_calls;
+    assert.deepEqual(streamed.map((call) => call.function.arguments), choices[0].message.tool_calls.map((call) => call.function.arguments));
+  },
+  async zod() {
+    const parsed = await client.chat.completions.parse({ model, messages, response_format: zodResponseFormat(Pet, "pet"), ...warm });
+    Pet.parse(parsed.choices[0].message.parsed);
+  },
+  async ai_sdk_object() {
+    const { object } = await generateObject({ model: sdk, schema: Pet, prompt, maxOutputTokens: 400, temperature: 1, seed: 4 });
+    Pet.parse(object);
+  },
+  async ai_sdk_tools() {
+    const fed = [];
+    const feed = tool({ description: "Feeds a pet", inputSchema: Feed, execute: async (input) => { fed.push(input); return "It ate."; } });
+    const asked = { model: sdk, prompt, tools: { feed }, maxOutputTokens: 500, temperature: 1, seed: 4, stopWhen: isStepCount(2) };
+    const { steps } = await generateText({ ...asked, toolChoice: { type: "tool", toolName: "feed" } });
+    assert.equal(steps.length, 2); // the result goes back to the model
+    fed.forEach((input) => Feed.parse(input));
+    assert.equal(fed.length, 2);
+    const streamed = await streamText({ ...asked, toolChoice: "required", stopWhen: isStepCount(1) }).toolCalls;
+    assert.ok(streamed.length > 0);
+    streamed.forEach((call) => Feed.parse(call.input));
   },
   async too_long() {
     const long = [{ role: "user", content: "once upon a time ".repeat(400) }];

@@ -1,8 +1,9 @@
-"""Runs popular clients against our server: `python clients.py http://127.0.0.1:8000`.
+"""Runs popular clients against our server: `python clients.py http://127.0.0.1:8000 [CHECK…]`.
 
-Tests the official `openai` package, `curl`, `langchain-openai` and `litellm`: streaming, n, stop, seed, logprobs, usage, rules
-for tokens, cancellation, errors and concurrency. `.ci/run clients` starts the server and runs this script, and then
-`clients.mjs`, the official JavaScript client.
+Tests the official `openai` package, `curl`, `langchain-openai`, `litellm` and `pydantic-ai`: streaming, n, stop, seed, logprobs,
+usage, rules for tokens, cancellation, errors, concurrency, structured output and tools. `.ci/run clients` starts the server and
+runs this script, its checks `instructor` and `lm_evaluation_harness` with packages of their own, and then `clients.mjs`, the
+JavaScript clients.
 """
 
 import json
@@ -12,9 +13,11 @@ import sys
 import threading
 import time
 import urllib.request
+from typing import Annotated, Literal
 
 import openai
 from openai import OpenAI
+from pydantic import BaseModel, Field
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # don't fetch prices over the network
 ADDRESS = sys.argv[1].rstrip("/")
@@ -177,7 +180,30 @@ def openai_best_of():
     refused(openai.BadRequestError, lambda: completion(n=2, best_of=3, temperature=1))
 
 
-TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+class Pet(BaseModel):
+    """A pet, with fields short enough for a model that writes anything."""
+
+    kind: Literal["cat", "dog", "frog"]
+    name: Annotated[str, Field(max_length=12)]
+    age: Annotated[int, Field(ge=0, le=20)]
+
+
+def tool(name, properties):
+    parameters = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    return {"type": "function", "function": {"name": name, "description": f"Calls {name}", "parameters": parameters}}
+
+
+TOOLS = [tool("weather", {"city": {"enum": ["Oslo", "Rome"]}}), tool("feed", {"pet": {"enum": ["cat", "dog"]}, "snacks": {"enum": [1, 2, 3]}})]
+NAMED = {"type": "function", "function": {"name": "feed"}}
+
+
+def valid(call):
+    arguments = json.loads(call.function.arguments)
+    want = next(tool for tool in TOOLS if tool["function"]["name"] == call.function.name)["function"]["parameters"]
+    assert arguments.keys() == want["properties"].keys(), arguments
+    assert all(value in want["properties"][key]["enum"] for key, value in arguments.items()), arguments
+    assert call.type == "function" and call.id
+    return call.function.name, arguments
 
 
 def openai_tools():
@@ -185,6 +211,48 @@ def openai_tools():
     # The story models' template has no place for tools, so the model can't choose one.
     assert refused(openai.BadRequestError, lambda: chat(tools=TOOLS)).param == "tools"
     assert refused(openai.BadRequestError, lambda: chat(tool_choice="required")).param == "tool_choice"
+    assert refused(openai.BadRequestError, lambda: chat(tools=TOOLS[:1], tool_choice=NAMED)).param == "tool_choice"
+    forced = {"tools": TOOLS, "max_tokens": 460, "temperature": 1, "seed": 5}
+    one = chat(**forced, tool_choice="required", parallel_tool_calls=False).choices[0]
+    assert one.finish_reason == "tool_calls" and one.message.content is None and len(one.message.tool_calls) == 1
+    name, _ = valid(one.message.tool_calls[0])
+    named = chat(**forced, tool_choice=NAMED).choices[0]
+    assert named.finish_reason == "stop" and valid(named.message.tool_calls[0])[0] == "feed"
+    # The result goes back, and the model writes on.
+    call = one.message.tool_calls[0]
+    history = [*LINE, one.message, {"role": "tool", "tool_call_id": call.id, "content": " found it."}]
+    assert chat(messages=history).choices[0].message.content
+    several = {tuple(valid(call)[0] for call in choice.message.tool_calls)
+               for choice in chat(**forced, n=8, tool_choice="required").choices}
+    assert {name for names in several for name in names} == {"weather", "feed"}, several
+
+
+def openai_tools_streamed():
+    forced = {"tools": TOOLS, "max_tokens": 460, "temperature": 1, "seed": 5}
+    for choice in ["required", NAMED]:
+        whole = chat(**forced, tool_choice=choice).choices[0]
+        calls, last = {}, None
+        for event in chat(**forced, tool_choice=choice, stream=True):
+            last = event.choices[0]
+            for delta in last.delta.tool_calls or []:
+                if delta.id:
+                    assert delta.index not in calls and delta.function.name and delta.type == "function"
+                    calls[delta.index] = [delta.function.name, ""]
+                calls[delta.index][1] += delta.function.arguments or ""
+        want = [[call.function.name, call.function.arguments] for call in whole.message.tool_calls]
+        assert list(calls.values()) == want and last.finish_reason == whole.finish_reason
+    with client.chat.completions.stream(model=MODEL, messages=LINE, **forced, tool_choice=NAMED) as stream:
+        kinds = {event.type for event in stream}
+        assert "tool_calls.function.arguments.done" in kinds, kinds
+
+
+def openai_parse():
+    for seed in range(3):
+        parsed = client.chat.completions.parse(model=MODEL, messages=LINE, response_format=Pet, max_tokens=400, temperature=1, seed=seed)
+        assert isinstance(parsed.choices[0].message.parsed, Pet)
+    parsed = client.chat.completions.parse(model=MODEL, messages=LINE, tools=[openai.pydantic_function_tool(Pet)], tool_choice="required",
+                                           parallel_tool_calls=False, max_tokens=200, temperature=1, seed=1)
+    assert isinstance(parsed.choices[0].message.tool_calls[0].function.parsed_arguments, Pet)
 
 
 def openai_refusal_and_logprobs():
@@ -219,7 +287,7 @@ def openai_errors():
     error = refused(openai.BadRequestError, lambda: completion(prompt="once upon a time " * 400))
     assert error.code == "context_length_exceeded" and "maximum context length is" in error.message
     refused(openai.NotFoundError, lambda: completion(model="gpt-4"))
-    refused(openai.BadRequestError, lambda: chat(response_format={"type": "json_object"}))
+    refused(openai.BadRequestError, lambda: chat(response_format={"type": "xml"}))
     stranger = OpenAI(base_url=f"{ADDRESS}/v1", api_key="wrong", max_retries=0)
     refused(openai.AuthenticationError, lambda: stranger.models.list())
 
@@ -303,6 +371,11 @@ def langchain():
     assert talk.invoke(LINE[0]["content"]).usage_metadata["output_tokens"] > 0
     assert Completions(max_tokens=24, **told).invoke(PROMPT) == completion().choices[0].text
     assert talk.bind_tools(TOOLS, tool_choice="none").invoke(LINE[0]["content"]).content == want
+    warm = ChatOpenAI(max_tokens=400, seed=3, **{**told, "temperature": 1})
+    for method in ["json_schema", "function_calling"]:
+        assert isinstance(warm.with_structured_output(Pet, method=method).invoke(LINE[0]["content"]), Pet), method
+    called = warm.bind_tools(TOOLS, tool_choice="any").invoke(LINE[0]["content"]).tool_calls
+    assert called and all(call["name"] in ("weather", "feed") for call in called)
     two = Completions(max_tokens=8, **{**told, "temperature": 1, "n": 2, "best_of": 2}).generate([PROMPT])
     assert len(two.generations[0]) == 2
 
@@ -353,21 +426,66 @@ def lm_evaluation_harness():
         assert len(pairs) == 120 and max(abs(a - b) for a, b in pairs) < 1e-3
 
 
+def pydantic_ai():
+    from pydantic_ai import Agent, NativeOutput
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.exceptions import UsageLimitExceeded
+    from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.usage import UsageLimits
+
+    model = OpenAIChatModel(MODEL, provider=OpenAIProvider(base_url=f"{ADDRESS}/v1", api_key=KEY))
+    settings = {"temperature": 1, "max_tokens": 300, "parallel_tool_calls": False}
+    called = set()
+    for seed in range(20):
+        agent = Agent(model, output_type=Pet, model_settings={**settings, "seed": seed})
+
+        @agent.tool_plain
+        def weather(city: Literal["Oslo", "Rome"]) -> str:
+            called.add("weather")
+            return " It rained."
+
+        @agent.tool_plain
+        def feed(pet: Literal["cat", "dog"], snacks: Literal[1, 2, 3]) -> str:
+            called.add("feed")
+            return f" The {pet} ate."
+
+        try:
+            assert isinstance(agent.run_sync(LINE[0]["content"], usage_limits=UsageLimits(request_limit=6)).output, Pet)
+        except UsageLimitExceeded:
+            continue  # the model called tools, again and again
+        if called == {"weather", "feed"}:
+            break
+    assert called == {"weather", "feed"}, called
+    native = Agent(model, output_type=NativeOutput(Pet), model_settings={**settings, "seed": 1})
+    assert isinstance(native.run_sync(LINE[0]["content"]).output, Pet)
+
+
+def instructor():
+    import instructor as library
+
+    for mode in [library.Mode.TOOLS, library.Mode.JSON_SCHEMA, library.Mode.TOOLS_STRICT]:
+        patched = library.from_openai(client, mode=mode)
+        asked = {"model": MODEL, "messages": LINE, "max_tokens": 400, "temperature": 1, "seed": 2, "max_retries": 0}
+        assert isinstance(patched.chat.completions.create(response_model=Pet, **asked), Pet), mode
+
+
 CHECKS = [openai_models, openai_whole, openai_stream, openai_chat, openai_chat_stream_helper, openai_n_and_seed,
           openai_several_prompts, openai_stop, openai_logprobs, openai_extra_fields, openai_seed_of_minus_one,
-          openai_rules_for_tokens, openai_echo, openai_best_of, openai_tools, openai_refusal_and_logprobs,
+          openai_rules_for_tokens, openai_echo, openai_best_of, openai_tools, openai_tools_streamed, openai_parse, openai_refusal_and_logprobs,
           openai_stream_ends_with_its_own_event, openai_continued_message, openai_request_id, openai_errors,
           openai_cancellation, openai_concurrency, openai_prompt_logprobs, openai_cached_tokens, curl_posts,
-          curl_asks_as_a_browser_does, litellm, langchain, lm_evaluation_harness]
+          curl_asks_as_a_browser_does, litellm, langchain, pydantic_ai]
 
 if __name__ == "__main__":
     failed = 0
-    for check in CHECKS:
+    # These need packages of their own, so their checks are only run by name.
+    checks = [check for check in [*CHECKS, instructor, lm_evaluation_harness] if check.__name__ in sys.argv[2:]] or CHECKS
+    for check in checks:
         try:
             check()
             print(f"ok      {check.__name__}", flush=True)
         except Exception as error:  # report every check, whatever it fails with
             failed += 1
             print(f"FAILED  {check.__name__}: {type(error).__name__}: {error}", flush=True)
-    print(f"test result: {len(CHECKS) - failed} passed; {failed} failed;")
+    print(f"test result: {len(checks) - failed} passed; {failed} failed;")
     sys.exit(1 if failed else 0)

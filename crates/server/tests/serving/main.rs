@@ -10,3 +10,4 @@ mod protocol;
 mod running_server;
 mod same_text_at_any_load;
 mod structured;
+mod tools;

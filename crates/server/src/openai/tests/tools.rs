@@ -296,13 +296,19 @@ fn a_required_call_has_a_schema() {
         assert_eq!(of(json!({"tools": tools, "tool_choice": free})), None);
     }
     let named = json!({"type": "function", "function": {"name": "f"}});
-    assert_eq!(of(json!({"tools": tools, "tool_choice": named})), Some(node));
+    let mut closed = node;
+    closed["additionalProperties"] = json!(false);
+    assert_eq!(of(json!({"tools": tools, "tool_choice": named})), Some(closed));
     let list = of(json!({"tools": tools, "tool_choice": "required"})).unwrap();
-    assert_eq!((&list["minItems"], list.get("maxItems")), (&json!(1), None));
+    assert_eq!((&list["minItems"], &list["maxItems"]), (&json!(1), &json!(8)));
     let first = &list["$defs"]["0"]["properties"];
     assert_eq!(first["next"]["$ref"], "#/$defs/0");
     assert_eq!(first["leaf"]["$ref"], "#/$defs/0/$defs/leaf");
     assert_eq!(first["$ref"], json!({"type": "null"}));
+    let all_of = json!({"allOf": [{"properties": {"x": {"properties": {}}}}], "properties": {}});
+    let open = of(json!({"tools": [tool("f", all_of)], "tool_choice": "required"})).unwrap();
+    let part = json!({"properties": {"x": {"properties": {}, "additionalProperties": false}}});
+    assert_eq!(open["$defs"]["0"], json!({"allOf": [part], "properties": {}}));
     let one = json!({"tools": tools, "tool_choice": "required", "parallel_tool_calls": false});
     assert_eq!(of(one).unwrap()["maxItems"], 1);
 }
