@@ -293,7 +293,7 @@ impl Reply {
         }
         if self.is_done() {
             if self.stream_options.include_usage == Some(true) {
-                events += &sse(&self.chunk(json!([]), self.usage()));
+                events += &sse(self.chunk(json!([]), self.usage()));
             }
             events += DONE;
         }
@@ -320,7 +320,7 @@ impl Reply {
             }
             _ => Value::Null,
         };
-        sse(&self.chunk(json!([choice]), usage))
+        sse(self.chunk(json!([choice]), usage))
     }
 
     /// Builds the part that all events share. If the stream ends with a usage event, every earlier
@@ -343,7 +343,7 @@ impl Reply {
 
     /// Returns the end of a stream that failed midway: the error as an event, then the end marker.
     pub fn failed(error: &ApiError) -> String {
-        sse(&error.body()) + DONE
+        sse(error.body()) + DONE
     }
 
     /// Returns the complete answer, once all tokens have arrived.
@@ -378,7 +378,7 @@ impl Reply {
         if let (Endpoint::Chat, Some(top)) = (self.endpoint, self.prompt_logprobs) {
             whole["prompt_logprobs"] = self.of_prompt(0, top);
         }
-        escaped(&whole)
+        escaped(whole)
     }
 
     /// Adds OpenAI's `system_fingerprint`.
@@ -546,15 +546,17 @@ fn completion_logprobs(tokens: &[TokenLogprobs], offset: &mut usize) -> Value {
 }
 
 /// Formats a server-sent event.
-fn sse(data: &Value) -> String {
+fn sse(data: Value) -> String {
     format!("data: {}\n\n", escaped(data))
 }
 
 /// The event that ends a stream. It isn't JSON.
 const DONE: &str = "data: [DONE]\n\n";
 
-/// Serializes JSON without Unicode line separators, because some clients split lines at them.
-fn escaped(json: &Value) -> String {
+/// Serializes JSON, with the keys in order, and without Unicode line separators, because some
+/// clients split lines at them.
+fn escaped(mut json: Value) -> String {
+    json.sort_all_objects();
     let json = json.to_string().replace('\u{2028}', "\\u2028");
     json.replace('\u{2029}', "\\u2029").replace('\u{85}', "\\u0085")
 }
