@@ -1,5 +1,5 @@
-//! Day 21: pages. Keys and values are stored in blocks of a few positions, taken from one pool. Each
-//! sequence has a list of its blocks, so it holds what it needs, wherever there is room, and
+//! Day 21: pages. Keys and values are stored in blocks of a few positions, taken from one pool.
+//! Each sequence has a list of its blocks, so it holds what it needs, wherever there is room, and
 //! sequences that begin alike share blocks.
 
 use candecode::day07_greedy::Sequence;

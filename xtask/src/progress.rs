@@ -75,8 +75,8 @@ pub fn with_results(repo: &Repo, inputs: &Inputs, day: &Day) -> Result<DayProgre
     Ok(DayProgress { day: day.clone(), file, given, tasks })
 }
 
-/// Returns the reader's progress on every day, in the order of the book. A file that can't be read is reported, and its day
-/// counts as one that doesn't compile.
+/// Returns the reader's progress on every day, in the order of the book. A file that can't be read
+/// is reported, and its day counts as one that doesn't compile.
 ///
 /// # Errors
 /// If a file of the course can't be read.

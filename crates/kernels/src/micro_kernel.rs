@@ -219,8 +219,8 @@ impl<D: MultiplyAdd, const R: usize, const M: usize> NullaryFnOnce
         }
         for k in 0..steps {
             ahead.prefetch::<6>(k);
-            // One vector after another: both of all rows wouldn't fit in the registers, and the next
-            // addition to a sum is far from the one whose result it needs.
+            // One vector after another: both of all rows wouldn't fit in the registers, and the
+            // next addition to a sum is far from the one whose result it needs.
             unrolled!(v in D::VECTORS => {
                 if const { D::X_ROWS == 4 } {
                     // The compiler would load the second vectors early, and the sums, which fill

@@ -65,7 +65,8 @@ impl WeightType for f16 {
     }
 
     /// f16 has 5 exponent bits where f32 has 8. Moved into position, they represent 2^-112 of the
-    /// value, so the result is scaled back up. If all 5 are set (infinity or NaN), all 8 have to be.
+    /// value, so the result is scaled back up. If all 5 are set (infinity or NaN), all 8 have to
+    /// be.
     #[inline(always)]
     fn widen<S: Simd>(simd: S, pair: S::u32s, vector: usize) -> S::f32s {
         let scale = simd.splat_f32s(f32::from_bits((127 + 112) << 23));

@@ -28,7 +28,7 @@ const STACK: usize = 256 << 20;
 /// The white space that a JSON text may have between two of its parts: a space, or a line break and
 /// its indentation. Without a limit, a model that has nothing to say writes line breaks until its
 /// tokens run out.
-const WHITE_SPACE: &str = r" |\n {0,32}";
+const WHITE_SPACE: &str = r" |\n {0,16}";
 
 /// What a completion must be.
 #[derive(Debug, Clone, PartialEq)]

@@ -32,7 +32,8 @@ impl Spelled {
             bytes = tokenizer.piece(id).unwrap_or_default().into_bytes();
         }
         let token = String::from_utf8_lossy(&bytes).into_owned();
-        let logprob = logprob.into().map(|logprob| logprob.max(-9999.0)); // as in vLLM: JSON has no infinity
+        // As in vLLM: JSON has no infinity.
+        let logprob = logprob.into().map(|logprob| logprob.max(-9999.0));
         Self { token, bytes, logprob }
     }
 
@@ -292,7 +293,7 @@ impl Reply {
         }
         if self.is_done() {
             if self.stream_options.include_usage == Some(true) {
-                events += &sse(&self.chunk(json!([]), self.usage()));
+                events += &sse(self.chunk(json!([]), self.usage()));
             }
             events += DONE;
         }
@@ -319,7 +320,7 @@ impl Reply {
             }
             _ => Value::Null,
         };
-        sse(&self.chunk(json!([choice]), usage))
+        sse(self.chunk(json!([choice]), usage))
     }
 
     /// Builds the part that all events share. If the stream ends with a usage event, every earlier
@@ -342,7 +343,7 @@ impl Reply {
 
     /// Returns the end of a stream that failed midway: the error as an event, then the end marker.
     pub fn failed(error: &ApiError) -> String {
-        sse(&error.body()) + DONE
+        sse(error.body()) + DONE
     }
 
     /// Returns the complete answer, once all tokens have arrived.
@@ -375,7 +376,7 @@ impl Reply {
         if self.endpoint == Endpoint::Chat {
             self.add_prompt_logprobs(&mut whole, 0);
         }
-        escaped(&whole)
+        escaped(whole)
     }
 
     /// Adds OpenAI's `system_fingerprint`.
@@ -523,8 +524,8 @@ fn chat_logprobs(tokens: &[TokenLogprobs]) -> Value {
 /// Formats logprobs for a completion: `{"tokens": […], "token_logprobs": […], "top_logprobs":
 /// [{token: logprob, …}, …], "text_offset": […]}`, four lists with one element per token.
 /// `top_logprobs` always includes the sampled token, whose logprob wins if other tokens have the
-/// same text. The first token of a prompt has neither. `text_offset` is where each token starts, in characters: the first at `offset`, which
-/// is advanced past the last.
+/// same text. The first token of a prompt has neither. `text_offset` is where each token starts, in
+/// characters: the first at `offset`, which is advanced past the last.
 fn completion_logprobs(tokens: &[TokenLogprobs], offset: &mut usize) -> Value {
     let (mut texts, mut logprobs) = (Vec::new(), Vec::new());
     let (mut tops, mut offsets) = (Vec::new(), Vec::new());
@@ -545,15 +546,17 @@ fn completion_logprobs(tokens: &[TokenLogprobs], offset: &mut usize) -> Value {
 }
 
 /// Formats a server-sent event.
-fn sse(data: &Value) -> String {
+fn sse(data: Value) -> String {
     format!("data: {}\n\n", escaped(data))
 }
 
 /// The event that ends a stream. It isn't JSON.
 const DONE: &str = "data: [DONE]\n\n";
 
-/// Serializes JSON without Unicode line separators, because some clients split lines at them.
-fn escaped(json: &Value) -> String {
+/// Serializes JSON, with the keys in order, and without Unicode line separators, because some
+/// clients split lines at them.
+fn escaped(mut json: Value) -> String {
+    json.sort_all_objects();
     let json = json.to_string().replace('\u{2028}', "\\u2028");
     json.replace('\u{2029}', "\\u2029").replace('\u{85}', "\\u0085")
 }
