@@ -1,6 +1,6 @@
 //! Compiles constraints for one vocabulary.
 
-use crate::format_rail::CompiledFormat;
+use crate::format_rail::{reason, CompiledFormat};
 use crate::schema_checks::{has_end, has_large_multiples, pattern_bytes};
 use anyhow::{anyhow, bail, Result};
 use candecode::kit::error::shown;
@@ -178,15 +178,5 @@ impl Compiler {
         });
         let matcher = matcher.map_err(|error| anyhow!("{name}: {}", reason(&error)))?;
         Ok(Arc::new(CompiledFormat::new(name, matcher, self.0.tok_env().tok_trie().eos_token())))
-    }
-}
-
-/// Returns an error's reason on one line, without the trace that llguidance adds to a panic.
-pub fn reason(error: &anyhow::Error) -> String {
-    let text = error.to_string();
-    let text = text.split("\n<").next().unwrap_or_default();
-    match text {
-        "NoExtensionBias" => "it allows nothing".to_string(),
-        _ => shown(text.split_whitespace().collect::<Vec<_>>().join(" ")),
     }
 }
