@@ -3,7 +3,7 @@
 //! text, however they are split into tokens.
 
 use candecode::kit::dfa::{any_word, Dfa, StateID};
-use candecode::kit::{LogitsProcessor, ProcessorInput, Tokenizer};
+use candecode::kit::{LogitsProcessor, ProcessorInput, Schema, Tokenizer};
 use candle_core::{bail, Result};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -470,6 +470,43 @@ pub fn block_sequences(logits: &mut [f32], tokens: &[u32], sequences: &[Vec<u32>
             if let Some(logit) = logits.get_mut(*last as usize) {
                 *logit = f32::NEG_INFINITY;
             }
+        }
+    }
+    // </solution>
+}
+
+/// Returns a regular expression for the JSON texts that a schema describes, written
+/// without white space: `{"toys":["ball","kite"]}`. A whole number has no leading
+/// zeros.
+pub fn schema_pattern(schema: &Schema) -> String {
+    // task 14.11 (challenge): Turn a schema into a pattern that your automaton enforces
+    // <solution>
+    let text = |text: &str| format!("\"{}\"", regex_syntax::escape(text));
+    match schema {
+        Schema::Integer => "-?(?:0|[1-9][0-9]*)".to_string(),
+        Schema::String { max_length } => {
+            format!(r#""[^"\\\x00-\x1f]{{0,{max_length}}}""#)
+        }
+        Schema::Enum(texts) => {
+            let texts: Vec<String> = texts.iter().map(|one| text(one)).collect();
+            format!("(?:{})", texts.join("|"))
+        }
+        Schema::Array { max_items: 0, .. } => r"\[\]".to_string(),
+        Schema::Array { items, min_items, max_items } => {
+            let item = schema_pattern(items);
+            let (least, most) = (min_items.saturating_sub(1), max_items - 1);
+            let list = format!("{item}(?:,{item}){{{least},{most}}}");
+            match min_items {
+                0 => format!(r"\[(?:{list})?\]"),
+                _ => format!(r"\[{list}\]"),
+            }
+        }
+        Schema::Object(properties) => {
+            let property = |(name, schema): &(String, Schema)| {
+                format!("{}:{}", text(name), schema_pattern(schema))
+            };
+            let properties: Vec<String> = properties.iter().map(property).collect();
+            format!(r"\{{{}\}}", properties.join(","))
         }
     }
     // </solution>

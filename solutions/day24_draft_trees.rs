@@ -257,7 +257,7 @@ pub fn target_probs(
 
 /// One block: draft a tree, verify it in one pass, and take in the accepted path and
 /// the token after it. Returns its tokens, at least one; the last of the sequence has a
-/// `finish`. Returns an empty `Vec` if it is already complete.
+/// `finish`. Returns an empty `Vec` if the sequence is already complete.
 ///
 /// A token's `logprob` is the raw one, as on day 13. [`Model::forward_with_hidden`] is
 /// the pass.

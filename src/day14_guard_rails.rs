@@ -4,7 +4,7 @@
 //! text, however they are split into tokens.
 
 use candecode::kit::dfa::{any_word, Dfa, StateID};
-use candecode::kit::{LogitsProcessor, ProcessorInput, Tokenizer};
+use candecode::kit::{LogitsProcessor, ProcessorInput, Schema, Tokenizer};
 use candle_core::{bail, Result};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -379,4 +379,12 @@ impl Automaton {
 pub fn block_sequences(logits: &mut [f32], tokens: &[u32], sequences: &[Vec<u32>], eos: &[u32]) {
     // task 14.10 (optional): Forbid the last id of each sequence that the text would complete
     todo!("day 14, task 10: Forbid the last id of each sequence that the text would complete")
+}
+
+/// Returns a regular expression for the JSON texts that a schema describes, written
+/// without white space: `{"toys":["ball","kite"]}`. A whole number has no leading
+/// zeros.
+pub fn schema_pattern(schema: &Schema) -> String {
+    // task 14.11 (challenge): Turn a schema into a pattern that your automaton enforces
+    todo!("day 14, task 11: Turn a schema into a pattern that your automaton enforces")
 }

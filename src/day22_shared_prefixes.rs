@@ -120,8 +120,8 @@ impl PrefixCache {
 }
 
 /// Starts a sequence that holds these full blocks. A block in use gets one more
-/// holder. A free block is removed from the free list, wherever it is in the list,
-/// and has one holder. Does nothing if there are no blocks.
+/// holder. A free block is removed from the free list, wherever it is, and has one
+/// holder. Does nothing if there are no blocks.
 pub fn attach_prefix(cache: &mut PagedCache, sequence: usize, blocks: Vec<u32>) {
     if blocks.is_empty() {
         return;

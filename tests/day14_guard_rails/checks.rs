@@ -20,7 +20,8 @@ use candecode::kit::beams::{BeamParams, EarlyStopping};
 use candecode::kit::dfa::Dfa;
 use candecode::kit::draft::{Draft, Drafter};
 use candecode::kit::{
-    LogitsProcessor, Model, NoCache, ProcessorInput, Request, SamplingParams, Token, Tokenizer,
+    LogitsProcessor, Model, NoCache, ProcessorInput, Request, SamplingParams, Schema, Token,
+    Tokenizer,
 };
 use candle_core::{Error, Result};
 use frame::{
@@ -68,6 +69,8 @@ pub struct Day {
     pub allow: fn(&str, &Tokenizer) -> Result<Rails>,
     /// The forced bytes after each text.
     pub forced: fn(&str, &[&[u8]]) -> Result<Vec<Vec<u8>>>,
+    /// Whether an automaton of the schema's pattern takes each text.
+    pub takes: fn(&Schema, &[&str]) -> Result<Vec<bool>>,
 }
 
 /// Builds a `Day` from a module: the reader's code, a known mistake, or the stub.
@@ -156,6 +159,11 @@ macro_rules! implementation {
                 let after = |text: &&[u8]| automaton.read(automaton.start(), text);
                 Ok(texts.iter().map(|text| automaton.forced(after(text))).collect())
             },
+            takes: |schema, texts| {
+                let automaton = automaton(&code::schema_pattern(schema), crate::AnyRule::MustMatch)?;
+                let takes = |text: &&str| automaton.may_end(automaton.read(automaton.start(), text.as_bytes()));
+                Ok(texts.iter().map(takes).collect())
+            },
         }
     }};
 }
@@ -183,6 +191,9 @@ frame::checks! {
     14.9: bytes_are_forced_up_to_a_choice, many_bytes_can_lead_to_one_state,
         nothing_is_forced_where_the_text_may_end, nothing_is_forced_in_a_dead_state;
     14.10: the_last_id_of_a_sequence_is_forbidden, sequences_agree_with_transformers;
+    14.11: whole_numbers_and_strings_are_json, words_of_an_enum_are_whole_and_not_patterns,
+        a_list_has_the_right_number_of_items, an_object_has_its_properties_in_order,
+        schemas_can_be_nested;
 }
 
 fn strings(words: &[&str]) -> Vec<String> {
@@ -1306,4 +1317,111 @@ fn sequences_agree_with_transformers(day: &Day) -> Outcome {
             .likely("a sequence that consists of a single EOS id is ignored")?;
     }
     Ok(())
+}
+
+/// Compares what the pattern of a schema takes with what it should.
+fn takes(day: &Day, schema: &Schema, right: &[&str], wrong: &[&str]) -> Outcome {
+    let texts = [right, wrong].concat();
+    let want: Vec<bool> = (0..texts.len()).map(|i| i < right.len()).collect();
+    let got = (day.takes)(schema, &texts)?;
+    for ((text, got), want) in texts.iter().zip(got).zip(want) {
+        equal(&format!("does the pattern of {schema:?} take {text}"), Ok(got), &want)?;
+    }
+    Ok(())
+}
+
+fn list(items: Schema, min_items: usize, max_items: usize) -> Schema {
+    Schema::Array { items: Box::new(items), min_items, max_items }
+}
+
+fn whole_numbers_and_strings_are_json(day: &Day) -> Outcome {
+    let right = ["0", "7", "10", "-7", "1234567"];
+    takes(
+        day,
+        &Schema::Integer,
+        &right,
+        &["", "-", "007", "+1", "1.5", "1e3", " 1", "1 ", "\"1\"", "x"],
+    )?;
+    let string = Schema::String { max_length: 3 };
+    let right = ["\"\"", "\"a\"", "\"abc\"", "\"日本語\"", "\"{}[\""];
+    takes(
+        day,
+        &string,
+        &right,
+        &["\"abcd\"", "abc", "\"a", "\"a\"b\"", "\"\\\"", "\"a\n\"", "\"\t\"", "''"],
+    )
+}
+
+fn words_of_an_enum_are_whole_and_not_patterns(day: &Day) -> Outcome {
+    let words = Schema::Enum(strings(&["red", "a.b", "(c)", "red ball"]));
+    let right = ["\"red\"", "\"a.b\"", "\"(c)\"", "\"red ball\""];
+    takes(
+        day,
+        &words,
+        &right,
+        &["\"axb\"", "\"c\"", "red", "\"\"", "\"re\"", "\"red\"\"a.b\"", "\"Red\""],
+    )
+}
+
+fn a_list_has_the_right_number_of_items(day: &Day) -> Outcome {
+    let numbers = |least, most| list(Schema::Integer, least, most);
+    takes(
+        day,
+        &numbers(0, 2),
+        &["[]", "[1]", "[1,2]"],
+        &["[1,2,3]", "[1,]", "[,1]", "[,]", "[12", "1,2"],
+    )?;
+    takes(day, &numbers(1, 1), &["[1]"], &["[]", "[1,2]"])?;
+    takes(day, &numbers(2, 3), &["[1,2]", "[1,2,3]"], &["[]", "[1]", "[1,2,3,4]"])?;
+    takes(day, &numbers(0, 0), &["[]"], &["[1]", "[,]"])?;
+    let words = list(Schema::Enum(strings(&["a", "b"])), 1, 2);
+    takes(
+        day,
+        &words,
+        &["[\"a\"]", "[\"b\",\"a\"]"],
+        &["[\"a\"\"b\"]", "[\"a\"|\"b\"]", "\"a\"", "[\"a\""],
+    )
+}
+
+fn an_object_has_its_properties_in_order(day: &Day) -> Outcome {
+    let named = |name: &str, schema| (name.to_string(), schema);
+    let ball = Schema::Object(vec![
+        named("color (any)", Schema::Enum(strings(&["red", "blue"]))),
+        named("size", Schema::Integer),
+    ]);
+    let wrong = [
+        "{}",
+        "{\"color (any)\":\"red\"}",
+        "{\"size\":3,\"color (any)\":\"red\"}",
+        "{\"color any\":\"red\",\"size\":3}",
+        "{\"color (any)\":\"red\",\"size\":3,}",
+        "{\"color (any)\":\"red\" \"size\":3}",
+        "{color (any):\"red\",size:3}",
+    ];
+    takes(
+        day,
+        &ball,
+        &["{\"color (any)\":\"red\",\"size\":3}", "{\"color (any)\":\"blue\",\"size\":-1}"],
+        &wrong,
+    )?;
+    takes(day, &Schema::Object(vec![]), &["{}"], &["", "{", "{,}"])
+}
+
+fn schemas_can_be_nested(day: &Day) -> Outcome {
+    let toy = Schema::Object(vec![
+        ("name".to_string(), Schema::String { max_length: 8 }),
+        ("sizes".to_string(), list(list(Schema::Integer, 0, 2), 1, 2)),
+    ]);
+    let right = [
+        "[]",
+        "[{\"name\":\"kite\",\"sizes\":[[]]}]",
+        "[{\"name\":\"\",\"sizes\":[[1],[2,3]]},{\"name\":\"ball\",\"sizes\":[[0]]}]",
+    ];
+    let wrong = [
+        "[{\"name\":\"kite\",\"sizes\":[]}]",
+        "[{\"name\":\"kite\",\"sizes\":[[1]}]",
+        "{\"name\":\"kite\",\"sizes\":[[1]]}",
+        "[{\"name\":\"kite\",\"sizes\":[[1]]}{\"name\":\"kite\",\"sizes\":[[1]]}]",
+    ];
+    takes(day, &list(toy, 0, 2), &right, &wrong)
 }

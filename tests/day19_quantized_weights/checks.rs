@@ -20,6 +20,8 @@ use frame::{
     Outcome, Random,
 };
 use half::f16;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 
 /// The number of weights in a block.
 const BLOCK: usize = 32;
@@ -29,6 +31,43 @@ const TOLERANCE: f64 = 1e-9;
 
 /// Products and sums of a few hundred f32 numbers in a different order. Each rounds by up to 6e-8.
 const SUMS: f64 = 1e-5;
+
+/// An allocator that counts this thread's allocations of one size: quantized rows of x are the only
+/// things of theirs.
+struct Counting;
+
+thread_local! {
+    /// The size, and how many there were.
+    static COUNTED: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
+
+fn count(size: usize) {
+    // A thread that ends may have no counter anymore.
+    let _ = COUNTED.try_with(|counted| {
+        let (wanted, count) = counted.get();
+        counted.set((wanted, count + usize::from(size == wanted)));
+    });
+}
+
+// SAFETY: the system's allocator does all the work.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size);
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// Bandwidth in bytes per second, and peak in operations per second.
 pub type Rates = (f64, f64);
@@ -147,7 +186,8 @@ frame::checks! {
         integers_agree_with_restored_numbers = q4_0_dot_equals_the_dequantized_dot_product;
     19.7: each_block_uses_its_own_scales, rows_of_different_lengths_are_refused;
     19.8: a_small_layer_is_as_by_hand, random_layers_equal_the_exact_sums,
-        rows_do_not_affect_each_other, a_layer_stays_close_to_f32, wrong_widths_and_nan_are_refused;
+        rows_do_not_affect_each_other, each_row_of_x_is_quantized_once, a_layer_stays_close_to_f32,
+        wrong_widths_and_nan_are_refused;
     19.9: bytes_per_weight_include_scales, only_steps_bound_by_memory_gain;
     19.10: each_entry_predicts_the_next_token, a_fair_die_has_a_perplexity_of_6,
         perplexity_equals_that_of_torch, texts_that_do_not_fit_are_refused;
@@ -730,6 +770,20 @@ fn rows_do_not_affect_each_other(day: &Day) -> Outcome {
         close(&input, together.narrow(0, row, 1), &alone, 0.0)?;
     }
     Ok(())
+}
+
+fn each_row_of_x_is_quantized_once(day: &Day) -> Outcome {
+    let mut random = Random::new(26);
+    let (rows, out, inner) = (3, 40, 128 * BLOCK);
+    let w = random_matrix(&mut random, QuantType::Q4_0, out, inner)?;
+    let x = random.tensor(&[rows, inner])?.to_device(&Device::Cpu)?;
+    COUNTED.set((inner / BLOCK * QuantType::Q8_0.bytes_per_block(), 0));
+    let done = (day.quantized_linear)(&x, &w);
+    let (_, count) = COUNTED.replace((0, 0));
+    done?;
+    let input = format!("{rows} rows of x, {out} of weights: {count} quantized rows were made");
+    ensure(&input, count <= 3 * rows, "a row of x is quantized again for each row of weights")
+        .likely("quantize every row of x before the loop over the rows of weights")
 }
 
 fn a_layer_stays_close_to_f32(day: &Day) -> Outcome {

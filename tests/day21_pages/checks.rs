@@ -1027,6 +1027,20 @@ fn reserved_and_used(day: &Day) -> Outcome {
     let cases = [
         ("1 holds 6", vec![one.clone()], (8, 6)),
         ("1 holds 6, 2 holds 3", vec![one.clone(), Do::Feed(vec![(2, run_of(20, 3))])], (12, 9)),
+        ("1 holds 8", vec![Do::Feed(vec![(1, run_of(10, 8))])], (8, 8)),
+        (
+            "1 holds 8, 2, 3 and 4 are its forks, then 1 is truncated to 6, 3 to 5 and 4 to 7",
+            vec![
+                Do::Feed(vec![(1, run_of(10, 8))]),
+                Do::Fork(1, 2),
+                Do::Fork(1, 3),
+                Do::Fork(1, 4),
+                Do::Truncate(1, 6),
+                Do::Truncate(3, 5),
+                Do::Truncate(4, 7),
+            ],
+            (8, 8),
+        ),
         (
             "1 holds 6, 2 and 3 are its forks",
             vec![one.clone(), Do::Fork(1, 2), Do::Fork(1, 3)],

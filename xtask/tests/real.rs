@@ -246,6 +246,7 @@ const BEYOND_THE_CORE: [(&str, Reached); 48] = {
         ("13.9", Never),
         ("14.9", Never),
         ("14.10", By("--block-ids 5")),
+        ("14.11", Never),
         ("15.7", Never),
         ("16.9", Never),
         ("16.10", Never),

@@ -12,14 +12,15 @@
 //! Every sum in a product has a fixed order, regardless of the number of rows: a row gets bit for
 //! bit the same result as on its own. One micro-kernel serves all of them, from a single token to a
 //! prompt: see `linear_kernel.rs`. With bf16 weights, `x` is rounded to bf16 as well, and AVX-512's
-//! own instruction multiplies the two where it exists (`bf16_avx512.rs`).
+//! own instruction multiplies the two where it exists (`bf16_avx512.rs`). x86 has an instruction
+//! that widens f16 weights (`f16_x86.rs`).
 //!
 //! Products with quantized weights are integer products, which pulp doesn't have. They are written
 //! with `std::arch` for AVX2, AVX-512 VNNI and NEON, and in plain code that each of those matches
 //! bit for bit. See `quantized_kernel.rs`.
 //!
 //! `unsafe` is limited to a prefetch, which reads nothing that the program sees, to calls of
-//! functions and one instruction for an instruction set that has been detected first, and, on Arm,
+//! functions and two instructions for an instruction set that has been detected first, and, on Arm,
 //! to loads, stores and one instruction.
 
 #![warn(missing_docs)]

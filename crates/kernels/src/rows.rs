@@ -8,7 +8,7 @@ use std::ops::Range;
 ///
 /// A processor that prefetches on its own stops at the end of a page, which a block of 16 positions
 /// fills if each has 64 numbers. Half a block more than a whole number of blocks starts it on a
-/// page and leaves the page's other half to it, which is a quarter faster than 32 positions.
+/// page and leaves the page's other half to it, which is up to a quarter faster than 32 positions.
 pub const AHEAD: usize = 24;
 
 /// The keys or values of one head of one sequence.

@@ -1,8 +1,9 @@
 //! Encodes a request's prompts as token ids.
 
-use crate::openai::tools::{self, ToolChoice, ToolMode};
+use crate::openai::tools;
 use crate::openai::{
     AnswerForm, ApiError, ApiRequest, CallForm, ChatMessage, Endpoint, PromptInput, Thoughts,
+    ToolChoice, ToolMode,
 };
 use candecode::kit::error::{describe, plain};
 use candecode::kit::ModelConfig;

@@ -1,6 +1,6 @@
 //! Compiles constraints for one vocabulary.
 
-use crate::format_rail::CompiledFormat;
+use crate::format_rail::{reason, CompiledFormat};
 use crate::schema_checks::{has_end, has_large_multiples, pattern_bytes};
 use anyhow::{anyhow, bail, Result};
 use candecode::kit::error::shown;
@@ -28,7 +28,7 @@ const STACK: usize = 256 << 20;
 /// The white space that a JSON text may have between two of its parts: a space, or a line break and
 /// its indentation. Without a limit, a model that has nothing to say writes line breaks until its
 /// tokens run out.
-const WHITE_SPACE: &str = r" |\n {0,32}";
+const WHITE_SPACE: &str = r" |\n {0,16}";
 
 /// What a completion must be.
 #[derive(Debug, Clone, PartialEq)]
@@ -178,15 +178,5 @@ impl Compiler {
         });
         let matcher = matcher.map_err(|error| anyhow!("{name}: {}", reason(&error)))?;
         Ok(Arc::new(CompiledFormat::new(name, matcher, self.0.tok_env().tok_trie().eos_token())))
-    }
-}
-
-/// Returns an error's reason on one line, without the trace that llguidance adds to a panic.
-pub fn reason(error: &anyhow::Error) -> String {
-    let text = error.to_string();
-    let text = text.split("\n<").next().unwrap_or_default();
-    match text {
-        "NoExtensionBias" => "it allows nothing".to_string(),
-        _ => shown(text.split_whitespace().collect::<Vec<_>>().join(" ")),
     }
 }

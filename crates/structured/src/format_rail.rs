@@ -1,6 +1,6 @@
 //! A compiled constraint, and the logits processor that follows a text through it.
 
-use crate::compiler::reason;
+use candecode::kit::error::shown;
 use candecode::kit::{LogitsProcessor, ProcessorInput, TextFormat};
 use candle_core::{bail, Result};
 use llguidance::toktrie::SimpleVob;
@@ -122,5 +122,15 @@ impl LogitsProcessor for FormatRail {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns an error's reason on one line, without the trace that llguidance adds to a panic.
+pub fn reason(error: &anyhow::Error) -> String {
+    let text = error.to_string();
+    let text = text.split("\n<").next().unwrap_or_default();
+    match text {
+        "NoExtensionBias" => "it allows nothing".to_string(),
+        _ => shown(text.split_whitespace().collect::<Vec<_>>().join(" ")),
     }
 }

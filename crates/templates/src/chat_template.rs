@@ -29,7 +29,7 @@ const STORY_TEMPLATE: &str = r"
     {%- endif -%}
     {{- ' ' if message.role == 'tool' -}}
     {{- message.content -}}
-    {%- if message.role == 'assistant' -%}
+    {%- if message.role == 'assistant' and not message.tool_calls -%}
         {%- if message.finish == 'eos' -%}
             {{- eos_token -}}
         {%- elif message.finish == 'stop'

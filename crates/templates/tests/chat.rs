@@ -552,6 +552,8 @@ fn the_story_template_renders_a_chat_as_one_story() {
     assert_eq!(story.stops(), ["\n"]);
     assert_eq!(story.end_of_turn(&tokenizer), None);
     let answer = |content: &str, finish| Message { finish, ..Message::new("assistant", content) };
+    let mut called = answer("", None);
+    called.more.insert("tool_calls".into(), json!([{"function": {"name": "f"}}]));
     let text = story.render(&[
         Message::new("user", "A cat sat"),
         answer(" down.", Some(FinishReason::Stop)),
@@ -562,7 +564,7 @@ fn the_story_template_renders_a_chat_as_one_story() {
         Message::new("user", ""),
         answer(" ran", None),
         Message::new("user", "Then"),
-        answer("", Some(FinishReason::Eos)), // it called a tool
+        called,
         Message::new("tool", "it rained."),
     ]);
     let want = "A cat sat down.\nIt slept.<|endoftext|>A dog ran and ran\nThen it rained.";

@@ -212,7 +212,7 @@ impl Known {
             }
             for (Failure { status, words }, by) in ways {
                 let status = status.name();
-                let line = json!({ "check": check, "by": by, "status": status, "words": words });
+                let line = json!({ "by": by, "check": check, "status": status, "words": words });
                 text += &format!("{line}\n");
             }
         }

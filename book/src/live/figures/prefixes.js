@@ -34,12 +34,12 @@
     figure('prefixes', {
         question: 'Which blocks does a text find, and which ones are forgotten to make room for it?',
         tryThis:
-            'Move through the texts and compare turn 2 with turn 1 of the same chat. Then make the pool smaller, one step at a time. ' +
+            'Move through the prompts and compare turn 2 with turn 1 of the same chat. Then make the pool smaller, one step at a time. ' +
             'Which blocks of a chat go first, its beginning or its end? At last give each chat a salt of its own: what can it still find?',
         controls: [
             {
                 name: 'text',
-                label: 'text',
+                label: 'prompt',
                 kind: 'range',
                 min: 0,
                 max: TEXTS.length - 1,

@@ -167,12 +167,12 @@ fn show(name: &str, model: &dyn Model, machine: &Machine, measured: &[Measured])
             Bound::Compute => "operations",
         };
         println!(
-            "  {name:<19} {:>6.1} {:>6.2} {:>8.1}  {bound:<10} {:>6.2} ms {:>6.2} ms {:>4.0} %",
+            "  {name:<19} {:>6.1} {:>6.2} {:>8.1}  {bound:<10} {:>6} ms {:>6} ms {:>4.0} %",
             bytes / 1e6,
             count / 1e9,
             intensity(bytes, count),
-            1e3 * prediction.seconds,
-            1e3 * seconds,
+            milliseconds(prediction.seconds),
+            milliseconds(*seconds),
             100.0 * prediction.seconds / seconds
         );
     }
@@ -180,6 +180,13 @@ fn show(name: &str, model: &dyn Model, machine: &Machine, measured: &[Measured])
         Some(rows) => println!("  products are no longer memory-bound from {rows} rows"),
         None => println!("  products are memory-bound with any number of rows"),
     }
+}
+
+/// Returns the time in milliseconds, in at most six characters up to 10 s, so that a line of the
+/// table stays in its columns.
+fn milliseconds(seconds: f64) -> String {
+    let decimals = if seconds < 0.1 { 2 } else { 1 };
+    format!("{:.decimals$}", 1e3 * seconds)
 }
 
 /// Plots the roof and the measurements: operations per second against operations per byte, on

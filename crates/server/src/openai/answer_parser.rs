@@ -11,7 +11,7 @@ const THOUGHT: &str = "</think>";
 const CALL: &str = "<tool_call>";
 const CALLED: &str = "</tool_call>";
 
-/// What to look for in an answer.
+/// The form of an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AnswerForm {
     /// The thoughts, if the template has any.
@@ -22,7 +22,7 @@ pub struct AnswerForm {
     pub one_call: bool,
 }
 
-/// Where `<think>` can be.
+/// The place of `<think>`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Thoughts {
     /// Nowhere: it's a word like any other.
@@ -291,7 +291,7 @@ impl AnswerParser {
         self.add(Part::Arguments { index, text });
     }
 
-    /// What looked like a call is text, unless its name has been reported.
+    /// Turns a failed call back into text, unless its name has been reported.
     fn no_call(&mut self) {
         let call = std::mem::take(&mut self.call);
         self.state = State::Text;
@@ -326,7 +326,7 @@ impl AnswerParser {
     }
 }
 
-/// What a character is for a call.
+/// The effect of one character on a call.
 enum Scan {
     More,
     /// The end of the object.

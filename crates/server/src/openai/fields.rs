@@ -1,7 +1,7 @@
 //! The fields of a request: the types of those that are read, and what becomes of all others.
 
 use super::api_error::{cut, ApiError};
-use super::tools::{SentCall, Tool, ToolChoice};
+use super::tool_fields::{SentCall, Tool, ToolChoice};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;

@@ -9,6 +9,7 @@ mod parse;
 mod reply;
 #[cfg(test)]
 mod tests;
+mod tool_fields;
 pub mod tools;
 
 pub use answer_parser::{AnswerForm, CallForm, Thoughts};
@@ -16,3 +17,4 @@ pub use api_error::{cut, ApiError};
 pub use api_request::{ApiRequest, ChatMessage, PromptInput, NO_SEED};
 pub use fields::Endpoint;
 pub use reply::{Backing, ChoiceDelta, Reply};
+pub use tool_fields::{ToolChoice, ToolMode};

@@ -6,7 +6,8 @@ use super::checks;
 use super::fields::{
     is_empty, Content, Endpoint, Fields, Logprobs, Prompts, ResponseFormat, Role, SentMessage,
 };
-use super::tools::{self, SentCall};
+use super::tool_fields::SentCall;
+use super::tools;
 use candecode::kit::error::{quoted, shown};
 use candecode::kit::SamplingParams;
 use candecode_structured::Constraint;

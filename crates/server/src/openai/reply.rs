@@ -293,7 +293,7 @@ impl Reply {
         }
         if self.is_done() {
             if self.stream_options.include_usage == Some(true) {
-                events += &sse(&self.chunk(json!([]), self.usage()));
+                events += &sse(self.chunk(json!([]), self.usage()));
             }
             events += DONE;
         }
@@ -320,7 +320,7 @@ impl Reply {
             }
             _ => Value::Null,
         };
-        sse(&self.chunk(json!([choice]), usage))
+        sse(self.chunk(json!([choice]), usage))
     }
 
     /// Builds the part that all events share. If the stream ends with a usage event, every earlier
@@ -343,7 +343,7 @@ impl Reply {
 
     /// Returns the end of a stream that failed midway: the error as an event, then the end marker.
     pub fn failed(error: &ApiError) -> String {
-        sse(&error.body()) + DONE
+        sse(error.body()) + DONE
     }
 
     /// Returns the complete answer, once all tokens have arrived.
@@ -358,9 +358,7 @@ impl Reply {
             match self.endpoint {
                 Endpoint::Completions => {
                     choice["text"] = json!(text);
-                    if let Some(top) = self.prompt_logprobs {
-                        choice["prompt_logprobs"] = self.of_prompt(index, top);
-                    }
+                    self.add_prompt_logprobs(&mut choice, index);
                 }
                 Endpoint::Chat => choice["message"] = self.message(index, text, parts),
             }
@@ -375,10 +373,10 @@ impl Reply {
             "choices": choices, "usage": self.usage(),
         });
         self.sign(&mut whole);
-        if let (Endpoint::Chat, Some(top)) = (self.endpoint, self.prompt_logprobs) {
-            whole["prompt_logprobs"] = self.of_prompt(0, top);
+        if self.endpoint == Endpoint::Chat {
+            self.add_prompt_logprobs(&mut whole, 0);
         }
-        escaped(&whole)
+        escaped(whole)
     }
 
     /// Adds OpenAI's `system_fingerprint`.
@@ -388,11 +386,13 @@ impl Reply {
         }
     }
 
-    /// Formats the logprobs of a choice's prompt as vLLM does: `[null, {id: {"logprob", "rank",
-    /// "decoded_token"}, …}, …]`, where each object has the token itself and the `most` likely
-    /// ones.
-    fn of_prompt(&self, index: usize, most: usize) -> Value {
-        let Some(Backing { engine, reports, .. }) = &self.backing else { return Value::Null };
+    /// Adds the logprobs of a choice's prompt as vLLM does: `[null, {id: {"logprob", "rank",
+    /// "decoded_token"}, …}, …]`, where each object has the token itself and the most likely ones;
+    /// or `null` if the request didn't ask for them.
+    fn add_prompt_logprobs(&self, to: &mut Value, index: usize) {
+        let Some(Backing { engine, reports, .. }) = &self.backing else { return };
+        to["prompt_logprobs"] = Value::Null;
+        let Some(most) = self.prompt_logprobs else { return };
         let mut all = vec![Value::Null];
         for Score { id, logprob, rank, top } in reports[index].scores() {
             let ranked = (1..).zip(top.into_iter().take(most)).map(|(rank, (id, p))| (id, p, rank));
@@ -404,7 +404,7 @@ impl Reply {
             }
             all.push(at);
         }
-        json!(all)
+        to["prompt_logprobs"] = json!(all);
     }
 
     /// Spells out the tokens of a choice's prompt, with `most` alternatives each.
@@ -546,15 +546,17 @@ fn completion_logprobs(tokens: &[TokenLogprobs], offset: &mut usize) -> Value {
 }
 
 /// Formats a server-sent event.
-fn sse(data: &Value) -> String {
+fn sse(data: Value) -> String {
     format!("data: {}\n\n", escaped(data))
 }
 
 /// The event that ends a stream. It isn't JSON.
 const DONE: &str = "data: [DONE]\n\n";
 
-/// Serializes JSON without Unicode line separators, because some clients split lines at them.
-fn escaped(json: &Value) -> String {
+/// Serializes JSON, with the keys in order, and without Unicode line separators, because some
+/// clients split lines at them.
+fn escaped(mut json: Value) -> String {
+    json.sort_all_objects();
     let json = json.to_string().replace('\u{2028}', "\\u2028");
     json.replace('\u{2029}', "\\u2029").replace('\u{85}', "\\u0085")
 }

@@ -1,9 +1,9 @@
-//! Tools: what a request says about them, and what is wrong with it.
+//! Tools: the checks of a request's tools, and the schema of a call that it requires.
 
 use super::api_error::ApiError;
 use super::fields::Fields;
+use super::tool_fields::{Tool, ToolChoice, ToolMode};
 use candecode::kit::error::quoted;
-use serde::{Deserialize, Serialize};
 use serde_json::{json, Map, Value};
 
 /// The maximum number of tools in a request, as in OpenAI's API.
@@ -17,100 +17,6 @@ const LONGEST_NAME: usize = 128;
 const MOST_CALLS: usize = 8;
 /// The keywords of a schema whose values are named schemas.
 const NAMED_SCHEMAS: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
-
-/// A function that the model can ask the client to call. Chat templates get it in this form.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(expecting = "an object with the type \"function\" and a function")]
-pub struct Tool {
-    #[serde(rename = "type")]
-    pub kind: ToolKind,
-    pub function: Function,
-}
-
-/// The one kind of tool in a chat.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ToolKind {
-    #[default]
-    Function,
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(expecting = "an object with a name")]
-pub struct Function {
-    pub name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// A JSON schema. None: no parameters.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parameters: Option<Map<String, Value>>,
-}
-
-/// Whether the model calls a tool, and which.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(
-    untagged,
-    expecting = "expected none, auto, required or {\"type\": \"function\", \"function\": \
-                 {\"name\": …}}"
-)]
-pub enum ToolChoice {
-    Mode(ToolMode),
-    Named {
-        #[serde(rename = "type", default)]
-        kind: ToolKind,
-        function: Named,
-    },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ToolMode {
-    None,
-    Auto,
-    Required,
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-pub struct Named {
-    pub name: String,
-}
-
-/// A call in the history, as the model made it.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(expecting = "an object with a function")]
-pub struct SentCall {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    #[serde(rename = "type", default)]
-    pub kind: ToolKind,
-    pub function: Called,
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(expecting = "an object with a name and arguments")]
-pub struct Called {
-    pub name: String,
-    #[serde(default)]
-    pub arguments: Value,
-}
-
-impl SentCall {
-    /// Returns the call for a chat template: templates expect an object as arguments, and OpenAI
-    /// sends it as text. Text that isn't an object, as of a call that was cut short, stays text.
-    pub fn for_template(mut self) -> Value {
-        let arguments = &mut self.function.arguments;
-        if let Value::String(text) = arguments {
-            match serde_json::from_str(text) {
-                Ok(Value::Object(object)) => *arguments = Value::Object(object),
-                _ if text.trim().is_empty() => *arguments = json!({}),
-                _ => {}
-            }
-        } else if arguments.is_null() {
-            *arguments = json!({});
-        }
-        json!(self)
-    }
-}
 
 /// The tool choice in effect: without one, `auto`, if there are tools.
 pub fn choice(fields: &Fields) -> ToolChoice {

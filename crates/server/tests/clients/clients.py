@@ -2,7 +2,8 @@
 
 Tests the official `openai` package, `curl`, `langchain-openai`, `litellm` and `pydantic-ai`: streaming, n, stop, seed, logprobs,
 usage, rules for tokens, cancellation, errors, concurrency, structured output and tools. `.ci/run clients` starts the server and
-runs this script, its check `instructor` with packages of its own, and then `clients.mjs`, the JavaScript clients.
+runs this script, its checks `instructor` and `lm_evaluation_harness` with packages of their own, and then `clients.mjs`, the
+JavaScript clients.
 """
 
 import json
@@ -379,6 +380,52 @@ def langchain():
     assert len(two.generations[0]) == 2
 
 
+def openai_prompt_logprobs():
+    # vLLM's own tests: test_prompt_logprobs_completion, test_prompt_logprobs_chat and test_echo_logprob_completion.
+    both = {"prompt": ["A robot may not injure another robot", "My name is"], "max_tokens": 2}
+    for asked in [0, 1]:
+        extra = {"prompt_logprobs": asked}
+        assert all(len(choice.prompt_logprobs) > 0 for choice in completion(extra_body=extra, **both).choices)
+        assert len(chat(extra_body=extra).prompt_logprobs) > 0
+    assert completion(**both).choices[0].prompt_logprobs is None and chat().prompt_logprobs is None
+    for ask in [completion, chat]:
+        refused(openai.BadRequestError, lambda: ask(extra_body={"prompt_logprobs": -1}))
+    for prompt in ["Hello, my name is", [0, 0, 0, 0, 0]]:
+        for asked in [0, 1]:
+            found = completion(prompt=prompt, max_tokens=5, echo=True, logprobs=asked).choices[0].logprobs
+            assert len(found.text_offset) == len(found.tokens) > 5
+            assert found.token_logprobs[0] is None and found.top_logprobs[0] is None
+            assert all(max(asked, 1) <= len(top) <= asked + 1 for top in found.top_logprobs[1:])
+    extra = {"prompt_logprobs": 2}
+    scores = completion(max_tokens=1, extra_body=extra).choices[0].prompt_logprobs
+    assert scores[0] is None and all(min(score["rank"] for score in at.values()) == 1 for at in scores[1:])
+    echoed = completion(echo=True, logprobs=2, max_tokens=0).choices[0]
+    assert echoed.text == PROMPT and "".join(echoed.logprobs.tokens) == PROMPT
+    for at, logprob in zip(scores[1:], echoed.logprobs.token_logprobs[1:]):
+        assert any(score["logprob"] == logprob for score in at.values())
+    refused(openai.BadRequestError, lambda: completion(stream=True, extra_body=extra))
+
+
+def openai_cached_tokens():
+    text = "A prompt that nobody else here sends, long enough to fill at least one block of sixteen tokens."
+    cached = [completion(prompt=text).usage.prompt_tokens_details.cached_tokens for _ in range(2)]
+    assert cached[0] == 0 and cached[1] >= 16, cached
+    assert completion().system_fingerprint == chat().system_fingerprint
+
+
+def lm_evaluation_harness():
+    from evaluation import RECORDED, ROOT, score
+
+    os.environ["OPENAI_API_KEY"] = KEY
+    want = json.loads(RECORDED.read_text())["story-230k"]
+    told = {"model": MODEL, "base_url": f"{ADDRESS}/v1/completions", "tokenizer": str(ROOT / "models/story-230k")}
+    for sends_ids in [True, False]:
+        got = score("local-completions", tokenized_requests=sends_ids, max_length=512, **told)
+        assert (got["acc"], got["acc_norm"]) == (want["acc"], want["acc_norm"]), got
+        pairs = [pair for both in zip(got["logprobs"], want["logprobs"]) for pair in zip(*both)]
+        assert len(pairs) == 120 and max(abs(a - b) for a, b in pairs) < 1e-3
+
+
 def pydantic_ai():
     from pydantic_ai import Agent, NativeOutput
     from pydantic_ai.models.openai import OpenAIChatModel
@@ -426,12 +473,13 @@ CHECKS = [openai_models, openai_whole, openai_stream, openai_chat, openai_chat_s
           openai_several_prompts, openai_stop, openai_logprobs, openai_extra_fields, openai_seed_of_minus_one,
           openai_rules_for_tokens, openai_echo, openai_best_of, openai_tools, openai_tools_streamed, openai_parse, openai_refusal_and_logprobs,
           openai_stream_ends_with_its_own_event, openai_continued_message, openai_request_id, openai_errors,
-          openai_cancellation, openai_concurrency, curl_posts, curl_asks_as_a_browser_does, litellm, langchain, pydantic_ai]
+          openai_cancellation, openai_concurrency, openai_prompt_logprobs, openai_cached_tokens, curl_posts,
+          curl_asks_as_a_browser_does, litellm, langchain, pydantic_ai]
 
 if __name__ == "__main__":
     failed = 0
-    # instructor needs another version of openai, so its check is only run by name.
-    checks = [check for check in [*CHECKS, instructor] if check.__name__ in sys.argv[2:]] or CHECKS
+    # These need packages of their own, so their checks are only run by name.
+    checks = [check for check in [*CHECKS, instructor, lm_evaluation_harness] if check.__name__ in sys.argv[2:]] or CHECKS
     for check in checks:
         try:
             check()
