@@ -889,7 +889,7 @@ fn beams_are_forks(day: &Day) -> Outcome {
 
 fn truncating_frees_blocks_past_the_new_end(day: &Day) -> Outcome {
     for (len, free, more) in
-        [(10, 1, 0), (9, 1, 0), (8, 2, 1), (5, 2, 0), (4, 3, 1), (1, 3, 0), (0, 4, 1)]
+        [(10, 1, 0), (9, 1, 0), (5, 2, 0), (8, 2, 1), (4, 3, 1), (1, 3, 0), (0, 4, 1)]
     {
         let script = [
             Do::Feed(vec![(1, run_of(10, 10))]),

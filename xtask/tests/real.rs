@@ -211,14 +211,14 @@ enum Reached {
 }
 
 /// Every task beyond the core of its day, and what reaches it.
-const BEYOND_THE_CORE: [(&str, Reached); 48] = {
+const BEYOND_THE_CORE: &[(&str, Reached)] = {
     use Reached::{After, By, Elsewhere, Never};
     const GPT2: &str = "--model story-gpt2-1m";
     const WINDOW: &str = "--past-context window";
     const BEAMS: &str = "--num-beams 2";
     const JOIN: &str = "--loop day15 --num-return-sequences 2 --temperature 1";
     const TREES: &str = "--draft-tree 2x1 --draft-model story-230k";
-    [
+    &[
         ("0.6", Never),
         ("1.6", Never),
         ("2.5", Never),
@@ -366,7 +366,7 @@ fn days_without_their_challenges_are_yours_and_a_run_that_needs_one_says_so() {
             let (out, err, code, what) = run(&format!("run -p a --max-new-tokens 4 {flags}"));
             assert_eq!(code, 0, "{what}{out}{err}");
         }
-        for (id, reached) in &BEYOND_THE_CORE {
+        for (id, reached) in BEYOND_THE_CORE {
             let flags = match reached {
                 Reached::By(flags) if written.is_empty() => flags,
                 Reached::After(_, flags) if !written.is_empty() => flags,
