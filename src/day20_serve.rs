@@ -102,7 +102,7 @@ pub struct ActiveRow {
 /// sampler that draws from that choice's own stream of the job's seed.
 pub type MakeRequest<'a> = Box<dyn Fn(&Job, usize) -> Result<Request<'a>> + 'a>;
 
-/// Returns OpenAI's name for a finish reason: `stop` (for an EOS, too) or `length`. A
+/// Returns OpenAI's name for a finish reason: `stop` (also for EOS) or `length`. A
 /// failed row gets vLLM's `error`, which no client sees, because the whole job fails.
 pub fn finish_reason(finish: FinishReason) -> &'static str {
     // task 20.1: Map the four finish reasons to OpenAI's names
@@ -291,7 +291,7 @@ impl<'a> ServingLoop<'a> {
 /// start: 0 if a slot is free. (Times the length of a step, it would make an honest
 /// `Retry-After`.)
 ///
-/// `running` has the tokens that each running row may still generate, and `queued`
+/// `running` has the tokens that each running row can still generate, and `queued`
 /// those of each choice ahead of the newcomer in the queue, in the order in which they
 /// start. In every step, each running row generates one token. A row that has generated
 /// all of its tokens frees its slot for the next choice, which starts with the next

@@ -3,11 +3,13 @@
 mod attention;
 mod batch;
 mod beam_tree;
+mod blocks;
 mod budget;
 mod cache_cells;
 mod draft_trees;
 mod drafts;
 mod generation;
+mod online;
 mod pages;
 mod passes;
 mod prefixes;
@@ -15,6 +17,7 @@ mod roofline_dial;
 mod rope;
 mod sampler;
 mod scheduler;
+mod serving;
 mod speculative;
 mod spelling;
 
@@ -33,10 +36,12 @@ pub fn answer(question: &[u8]) -> Result<Value, String> {
         "attention" => asked(attention::answer),
         "batch" => asked(batch::answer),
         "beams" => asked(beam_tree::answer),
+        "blocks" => asked(blocks::answer),
         "budget" => asked(budget::answer),
         "cache" => asked(cache_cells::answer),
         "drafts" => asked(drafts::answer),
         "generate" => asked(generation::answer),
+        "online" => asked(online::answer),
         "pages" => asked(pages::answer),
         "passes" => asked(passes::answer),
         "pieces" => asked(passes::pieces),
@@ -45,6 +50,7 @@ pub fn answer(question: &[u8]) -> Result<Value, String> {
         "rope" => asked(rope::answer),
         "sampler" => asked(sampler::answer),
         "scheduler" => asked(scheduler::answer),
+        "serving" => asked(serving::answer),
         "speculative" => asked(speculative::answer),
         "spelling" => asked(spelling::answer),
         "trees" => asked(draft_trees::answer),
