@@ -40,18 +40,25 @@ fn requests_at_once_get_what_each_gets_alone() {
     ] {
         let server = Arc::new(Server::start(flags));
         let alone: Vec<Value> = (0..TOGETHER).map(|i| choice(&server, i)).collect();
-        let threads: Vec<_> = (0..TOGETHER)
-            .map(|i| {
-                let server = server.clone();
-                std::thread::spawn(move || choice(&server, i))
-            })
-            .collect();
-        for (i, thread) in threads.into_iter().enumerate() {
-            assert_eq!(thread.join().unwrap(), alone[i], "request {i}, {flags:?}");
-        }
-        server.wait_for("num_blocks_used", 0.0);
         let few_blocks = flags.contains(&"24");
-        let preempted = server.metric("num_preemptions_total") > 0.0;
+        let mut preempted = false;
+        // On a busy machine requests may arrive one after the other, so that blocks suffice.
+        for _ in 0..if few_blocks { 10 } else { 1 } {
+            let threads: Vec<_> = (0..TOGETHER)
+                .map(|i| {
+                    let server = server.clone();
+                    std::thread::spawn(move || choice(&server, i))
+                })
+                .collect();
+            for (i, thread) in threads.into_iter().enumerate() {
+                assert_eq!(thread.join().unwrap(), alone[i], "request {i}, {flags:?}");
+            }
+            server.wait_for("num_blocks_used", 0.0);
+            preempted = server.metric("num_preemptions_total") > 0.0;
+            if preempted {
+                break;
+            }
+        }
         assert!(!few_blocks || preempted, "{flags:?}: 24 blocks were enough for all requests");
     }
 }
