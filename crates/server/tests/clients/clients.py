@@ -180,8 +180,8 @@ def openai_best_of():
     refused(openai.BadRequestError, lambda: completion(n=2, best_of=3, temperature=1))
 
 
-class Pet(BaseModel):
-    """A pet, with fields short enough for a model that writes anything."""
+class Pet(BaseModel, extra="forbid"):
+    """A pet without other fields, and with these short enough for a model that writes anything."""
 
     kind: Literal["cat", "dog", "frog"]
     name: Annotated[str, Field(max_length=12)]
