@@ -618,7 +618,21 @@ fn check_padding(day: &Day, name: &str) -> Outcome {
 }
 
 fn padding_changes_nothing(day: &Day) -> Outcome {
-    ["tiny-llama", "tiny-qwen3"].into_iter().try_for_each(|name| check_padding(day, name))
+    ["tiny-llama", "tiny-qwen3"].into_iter().try_for_each(|name| check_padding(day, name))?;
+    // RoPE sees only distances, so rows of the same distances can't tell whose positions were used.
+    let model = load(day, "tiny-llama", DType::F32)?;
+    let rows = [vec![11, 12, 13], vec![21, 22, 23]];
+    let positions = [vec![0, 1, 2], vec![0, 3, 7]];
+    let both = Step::batch(model.model(), &rows, &positions, None)?;
+    let got = model.model().forward(&both, &mut NoCache)?;
+    for row in [0, 1] {
+        let alone = Step::batch(model.model(), &rows[row..=row], &positions[row..=row], None)?;
+        let want = model.model().forward(&alone, &mut NoCache)?;
+        let input = format!("tiny-llama, positions 0 1 2 and 0 3 7: row {row}, against it alone");
+        close(&input, got.narrow(0, row, 1), &want, LOGITS)
+            .likely("every row has its own positions")?;
+    }
+    Ok(())
 }
 
 fn fused_attention_by_hand(day: &Day) -> Outcome {
