@@ -24,7 +24,7 @@ pub struct PromptReport {
     found: Mutex<Found>,
 }
 
-/// What is known of a prompt. Complete once its choice has a token.
+/// The scores collected for a prompt. Complete once its choice has a token.
 #[derive(Debug, Default)]
 struct Found {
     cached_tokens: usize,
