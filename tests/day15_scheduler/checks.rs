@@ -450,6 +450,9 @@ fn room_by_hand(day: &Day) -> Outcome {
         (4, 16, vec![4], vec![1], true, "2 rows × 8 = 16"),
         (4, 15, vec![4], vec![1], false, "2 rows × 8 = 16"),
         (4, 17, vec![1], vec![9], false, "2 rows × 13 = 26: the new one is the longest"),
+        (4, 38, vec![9, 2], vec![2], false, "3 rows × 13 = 39: one row is the longest"),
+        (4, 38, vec![2, 9], vec![2], false, "3 rows × 13 = 39: one row is the longest"),
+        (4, 39, vec![2, 9, 2], vec![2], false, "4 rows × 13 = 52: one row is the longest"),
     ];
     let ask = |(most, bound, running, waiting, want, _): &Question| {
         Ok(room(day, *most, *bound, running, waiting)?.unwrap_or(!want))
