@@ -472,14 +472,24 @@ fn room_by_hand(day: &Day) -> Outcome {
 }
 
 fn only_the_first_in_the_queue_counts(day: &Day) -> Outcome {
-    for (bound, running, waiting, want) in
-        [(17, 3, [9, 1], false), (17, 3, [1, 9], true), (13, 1, [9, 3], false)]
-    {
+    let cases: [(usize, usize, &[usize], bool); 4] = [
+        (17, 3, &[9, 1], false),
+        (17, 3, &[1, 9], true),
+        (13, 1, &[9, 3], false),
+        (14, 3, &[1, 1, 1], true),
+    ];
+    let ask = |(bound, running, waiting, want): &(usize, usize, &[usize], bool)| {
+        Ok(room(day, 4, *bound, &[*running], waiting)?.unwrap_or(!want))
+    };
+    let answers = cases.iter().map(ask).collect::<Result<Vec<bool>>>()?;
+    for (got, (bound, running, waiting, want)) in answers.iter().zip(&cases) {
         let input = format!(
             "prompts of {waiting:?} tokens wait, in this order, while one of {running} runs; at \
-            most {bound} tokens, 4 new each: room"
+            most {bound} tokens, 4 new each: room (your code's answers to all {} questions: \
+            {answers:?})",
+            cases.len()
         );
-        equal(&input, room(day, 4, bound, &[running], &waiting), &Some(want))
+        equal(&input, Ok(*got), want)
             .likely("only the first in the queue counts: all later ones wait behind it")?;
     }
     Ok(())
