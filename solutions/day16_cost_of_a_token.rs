@@ -151,7 +151,7 @@ pub fn bytes_moved(config: &ModelConfig, pass: &Pass, precision: &Precision) -> 
 /// Softmax isn't, either: it takes a few operations per score, where attention's
 /// dot products take 4 · D.
 pub fn operations(config: &ModelConfig, pass: &Pass) -> Operations {
-    // task 16.4: Count the operations of the products with the weights, and of attention
+    // task 16.4: Count the operations of the matmuls with the weights, and of attention
     // <solution>
     let rows = pass.rows as f64;
     let new = pass.new as f64;
@@ -237,7 +237,7 @@ impl Machine {
         pass: &Pass,
         precision: &Precision,
     ) -> Prediction {
-        // task 16.5: Predict the time of a pass from its products and its attention
+        // task 16.5: Predict the time of a pass from its matmuls and its attention
         // <solution>
         let bytes = bytes_moved(config, pass, precision);
         let operations = operations(config, pass);
@@ -293,7 +293,7 @@ pub fn critical_batch(
     precision: &Precision,
     machine: &Machine,
 ) -> Option<usize> {
-    // task 16.7: Find the smallest batch that makes the products compute-bound
+    // task 16.7: Find the smallest batch that makes the matmuls compute-bound
     // <solution>
     let one_row = Pass::decode(1, 0);
     let bytes = bytes_moved(config, &one_row, precision);
@@ -366,7 +366,7 @@ pub fn largest_batch(
     // </solution>
 }
 
-// part 3: what a reader feels, after the end
+// part 3: what a user feels, after the end
 
 /// The latency of a request, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -129,8 +129,8 @@ pub fn bytes_moved(config: &ModelConfig, pass: &Pass, precision: &Precision) -> 
 /// Softmax isn't, either: it takes a few operations per score, where attention's
 /// dot products take 4 · D.
 pub fn operations(config: &ModelConfig, pass: &Pass) -> Operations {
-    // task 16.4: Count the operations of the products with the weights, and of attention
-    todo!("day 16, task 4: Count the operations of the products with the weights, and of attention")
+    // task 16.4: Count the operations of the matmuls with the weights, and of attention
+    todo!("day 16, task 4: Count the operations of the matmuls with the weights, and of attention")
 }
 
 /// Returns the arithmetic intensity: operations per byte moved (Williams,
@@ -197,8 +197,8 @@ impl Machine {
         pass: &Pass,
         precision: &Precision,
     ) -> Prediction {
-        // task 16.5: Predict the time of a pass from its products and its attention
-        todo!("day 16, task 5: Predict the time of a pass from its products and its attention")
+        // task 16.5: Predict the time of a pass from its matmuls and its attention
+        todo!("day 16, task 5: Predict the time of a pass from its matmuls and its attention")
     }
 }
 
@@ -240,8 +240,8 @@ pub fn critical_batch(
     precision: &Precision,
     machine: &Machine,
 ) -> Option<usize> {
-    // task 16.7: Find the smallest batch that makes the products compute-bound
-    todo!("day 16, task 7: Find the smallest batch that makes the products compute-bound")
+    // task 16.7: Find the smallest batch that makes the matmuls compute-bound
+    todo!("day 16, task 7: Find the smallest batch that makes the matmuls compute-bound")
 }
 
 /// Returns the number of rows that fit in `memory` bytes with their keys and
@@ -278,7 +278,7 @@ pub fn largest_batch(
     todo!("day 16, task 9: Find the largest batch that fits in memory and is fast enough")
 }
 
-// part 3: what a reader feels, after the end
+// part 3: what a user feels, after the end
 
 /// The latency of a request, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
