@@ -297,13 +297,13 @@ impl AnswerParser {
 
     /// Reports a part, unless it's empty or of a call that doesn't count.
     fn add(&mut self, part: Part) {
-        let one_call = self.form.one_call;
         let (text, index) = match &part {
             Part::Content(text) | Part::Reasoning(text) => (text, 0),
             Part::Call { index, name } => (name, *index),
             Part::Arguments { index, text } => (text, *index),
         };
-        if !text.is_empty() && !(one_call && index > 0) {
+        let counts = index == 0 || !self.form.one_call;
+        if counts && !text.is_empty() {
             self.said |= matches!(part, Part::Content(_));
             self.parts.push(part);
         }

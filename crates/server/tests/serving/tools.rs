@@ -159,17 +159,15 @@ fn a_model_chooses_in_the_form_of_its_template() {
     let test = ("test".to_string(), r#"{"success": true}"#.to_string());
     let weather = ("python".to_string(), "{}".to_string());
     let (content, _, calls, reason) = says(&format!("Well\\. {call}"), &json!({}));
-    assert_eq!(
-        (content.as_str(), calls, reason.as_str()),
-        ("Well.", vec![test.clone()], "tool_calls")
-    );
+    let only = vec![test.clone()];
+    assert_eq!((content.as_str(), &calls, reason.as_str()), ("Well.", &only, "tool_calls"));
     let two =
         format!(r#"{call}\n<tool_call>\{{"name": "python", "arguments": \{{\}}\}}</tool_call>"#);
-    assert_eq!(says(&two, &json!({})).2, [test.clone(), weather]);
-    assert_eq!(says(&two, &json!({"parallel_tool_calls": false})).2, [test.clone()]);
+    assert_eq!(says(&two, &json!({})).2, [test, weather]);
+    assert_eq!(says(&two, &json!({"parallel_tool_calls": false})).2, only);
     // Each choice is read on its own.
     let several = json!({"tools": tools(), "guided_regex": call, "n": 2, "logprobs": true});
-    assert!(both_ways(&server, &several).iter().all(|choice| choice.2 == [test.clone()]));
+    assert!(both_ways(&server, &several).iter().all(|choice| choice.2 == only));
     let (content, _, calls, reason) = says("No call\\.", &json!({"tool_choice": "auto"}));
     assert_eq!((content.as_str(), calls.len(), reason.as_str()), ("No call.", 0, "stop"));
     // Without tools, or with none of them allowed, a call is a text (llama.cpp's test).
