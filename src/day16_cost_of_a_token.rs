@@ -93,9 +93,9 @@ impl Operations {
 
 // part 1: what a pass costs
 
-/// Returns the number of weights in the matrices of one layer: the query, key,
-/// value and output projections, and the MLP's three matrices (Llama, Qwen) or
-/// two (GPT-2). Norms and biases aren't counted, because they are only vectors.
+/// Returns the number of weights in the matrices of one layer: those of attention
+/// and those of the MLP, which GPT-2 builds differently from Llama and Qwen. Norms
+/// and biases aren't counted, because they are only vectors.
 pub fn layer_weights(config: &ModelConfig) -> f64 {
     // task 16.1: Count the weights in the matrices of one layer
     todo!("day 16, task 1: Count the weights in the matrices of one layer")
@@ -186,9 +186,9 @@ impl Machine {
         }
     }
 
-    /// Predicts the time of a model's pass. It has two stages: the matmuls with the
-    /// weights, which also write the logits, and attention, which reads the cache.
-    /// They run one after the other, and within each stage moving and computing
+    /// Predicts the time of a model's pass, from its two stages: the matmuls with the
+    /// weights, and attention. Every byte of [`bytes_moved`], and every one of the
+    /// [`operations`], belongs to one of the two. Within a stage, moving and computing
     /// overlap. The bound is that of the stage that takes longer, or of the matmuls
     /// if both take the same time.
     pub fn predict_pass(
