@@ -236,6 +236,7 @@ const BEYOND_THE_CORE: &[(&str, Reached)] = {
         ("1.6", Never),
         ("2.5", Never),
         ("3.4", Never),
+        ("3.7", After("5.6", GPT2)),
         ("4.4", Never),
         ("5.5", Never),
         ("5.6", By(GPT2)),
