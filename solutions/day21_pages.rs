@@ -41,7 +41,7 @@ impl BlockPool {
     /// # Errors
     /// If no block is free.
     pub fn allocate(&mut self) -> Result<u32> {
-        // task 21.1: Take the block at the front of the free list
+        // task 21.1: Take a block out of the pool
         // <solution>
         let Some(block) = self.free.pop_front() else {
             bail!("all {} blocks of the cache are in use", self.ref_counts.len())
@@ -80,8 +80,8 @@ pub struct BlockTable {
 }
 
 impl BlockTable {
-    /// Returns the slot of a position: `block · block_size`, plus its offset in the
-    /// block (vLLM `slot_mapping`).
+    /// Returns the number of the slot in which a position's key and value are stored
+    /// (vLLM `slot_mapping`).
     pub fn slot(&self, position: usize, block_size: usize) -> u32 {
         // task 21.3: Find the block of a position, and its offset in that block
         // <solution>
@@ -537,7 +537,7 @@ impl PagedCache {
     }
 
     /// Starts a sequence `new` that holds the same positions as `old`, in the same
-    /// blocks. No key or value is copied (vLLM: a fork). `old` has at least one
+    /// blocks. No key or value is copied (PagedAttention: a fork). `old` has at least one
     /// position. If `new` exists, it is replaced and releases the blocks that it held.
     /// The two may be the same sequence: then nothing changes.
     pub fn fork(&mut self, old: usize, new: usize) {
