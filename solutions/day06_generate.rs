@@ -4,8 +4,8 @@ use candecode::day00_warm_up::last_position;
 use candecode::kit::{Model, NoCache, Step, Tokenizer};
 use candle_core::{bail, IndexOp, Result, Tensor};
 
-/// Returns the logits of each row's last position, `(B, T, V)` to `(B, V)`: the only
-/// ones that predict a token the text doesn't have yet.
+/// Returns the logits that predict the next token of each sequence, `(B, T, V)` to
+/// `(B, V)`.
 ///
 /// # Errors
 /// If there are no positions.
@@ -16,8 +16,8 @@ pub fn last_logits(logits: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Runs the model once over all of `ids`, at positions 0, 1, …, and returns the logits
-/// of the next token, `(V)`, copied off the device.
+/// Runs the model once and returns the logits of the token that follows `ids`, `(V)`,
+/// copied off the device.
 ///
 /// # Errors
 /// If `ids` is empty, or longer than the context.
@@ -102,12 +102,11 @@ impl<'a> TextStream<'a> {
     /// Appends a token and returns the new text that can't change anymore, which may be
     /// empty. Text that was returned earlier never changes.
     ///
-    /// Text that ends in `U+FFFD` is held back, because it may be half a character. A
-    /// stray byte must not hide the text after it: `E2` followed by both bytes of `é`
-    /// is `U+FFFD` and `é`. With a byte-level tokenizer, all pieces and the text of `finish`,
-    /// joined, equal `decode` of all ids. With byte fallback the pieces may keep a
-    /// character that `decode` of all ids turns into `U+FFFD`, because of a stray byte
-    /// next to it.
+    /// Half a character is held back. A stray byte doesn't hide the text after it: `E2`
+    /// followed by both bytes of `é` is `U+FFFD` and `é`. With a byte-level tokenizer, all
+    /// pieces and the text of `finish`, joined, equal `decode` of all ids. With byte
+    /// fallback the pieces may keep a character that `decode` of all ids turns into
+    /// `U+FFFD`, because of a stray byte next to it.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -125,8 +124,8 @@ impl<'a> TextStream<'a> {
         // </solution>
     }
 
-    /// Ends the stream: returns the text that `push` has held back, even if it ends in
-    /// `U+FFFD`. There is no `push` after this.
+    /// Ends the stream: returns the text that `push` has held back. There is no `push` after
+    /// this.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -141,11 +140,10 @@ impl<'a> TextStream<'a> {
 
     /// Creates a stream that continues a prompt. It never returns text from the prompt.
     ///
-    /// It starts from the prompt's last five ids, or all if there are fewer (vLLM
-    /// `INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET`): decoded alone, the first new token
-    /// would lose its space in a SentencePiece tokenizer. If the prompt ends with half
-    /// a character, the first piece is the whole character. If the other half never
-    /// comes, the prompt's half isn't shown.
+    /// It knows the end of the prompt: decoded alone, the first new token would lose its
+    /// space in a SentencePiece tokenizer. If the prompt ends with half a character, the
+    /// first piece is the whole character. If the other half never comes, the prompt's
+    /// half isn't shown.
     pub fn after(tokenizer: &'a Tokenizer, prompt: &[u32]) -> Self {
         // task 6.6: Start from the prompt's last ids, whose text is already on screen
         // <solution>
@@ -161,8 +159,8 @@ impl<'a> TextStream<'a> {
         // </solution>
     }
 
-    // <solution>
-    /// Returns the text of the waiting ids, and the index from which it is whole.
+    /// Returns the text of the waiting ids, and the index of the id where it begins: `read`,
+    /// or a later one if stray bytes were in front of a whole character. Changes nothing.
     fn unread(&self) -> Result<(String, usize)> {
         let text = self.decode(&self.ids[self.read..])?;
         if !text.ends_with('\u{fffd}') {
@@ -193,7 +191,6 @@ impl<'a> TextStream<'a> {
             None => self.tokenizer.decode(ids),
         }
     }
-    // </solution>
 
     /// Removes the prompt's half character, `seen`, from the start of the stream's
     /// first piece. Later pieces are returned as they are.

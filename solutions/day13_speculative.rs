@@ -296,9 +296,9 @@ pub fn decode_block(decoder: &mut SpeculativeDecoder) -> Result<Vec<Token>> {
 // part 2: sampled
 
 /// Returns the residual distribution, from which the replacement for a rejected token
-/// is drawn: `max(p - q, 0)`, scaled to sum to 1. If nothing is left over (`p` equals
-/// `q`), returns `p`. That can only happen if a token was rejected because of a
-/// rounding error.
+/// is drawn: what `p` has more of than `q`, scaled to sum to 1. Always returns a
+/// distribution, even if `p` equals `q`: a rounding error can reject a token where
+/// nothing is left over.
 ///
 /// # Errors
 /// If `p` and `q` have different lengths.

@@ -41,7 +41,7 @@ impl BlockPool {
     /// # Errors
     /// If no block is free.
     pub fn allocate(&mut self) -> Result<u32> {
-        // task 21.1: Take the block at the front of the free list
+        // task 21.1: Take a block out of the pool
         // <solution>
         let Some(block) = self.free.pop_front() else {
             bail!("all {} blocks of the cache are in use", self.ref_counts.len())
@@ -80,10 +80,10 @@ pub struct BlockTable {
 }
 
 impl BlockTable {
-    /// Returns the slot of a position: `block · block_size`, plus its offset in the
-    /// block (vLLM `slot_mapping`).
+    /// Returns the number of the slot in which a position's key and value are stored
+    /// (vLLM `slot_mapping`).
     pub fn slot(&self, position: usize, block_size: usize) -> u32 {
-        // task 21.3: Find the block of a position, and its offset in that block
+        // task 21.3: Translate a position into a slot
         // <solution>
         let block = self.blocks[position / block_size];
         block * block_size as u32 + (position % block_size) as u32
@@ -537,7 +537,7 @@ impl PagedCache {
     }
 
     /// Starts a sequence `new` that holds the same positions as `old`, in the same
-    /// blocks. No key or value is copied (vLLM: a fork). `old` has at least one
+    /// blocks. No key or value is copied (PagedAttention: a fork). `old` has at least one
     /// position. If `new` exists, it is replaced and releases the blocks that it held.
     /// The two may be the same sequence: then nothing changes.
     pub fn fork(&mut self, old: usize, new: usize) {
@@ -585,7 +585,7 @@ impl PagedCache {
             bail!("sequence {sequence} of {held} positions cannot be truncated to {len}")
         }
         let Some(table) = self.tables.get_mut(&sequence) else { return Ok(()) };
-        // task 21.9: Release the blocks after the last position, the last block first
+        // task 21.9: Cut the sequence to `len` positions
         // <solution>
         table.len = len;
         for block in table.blocks.drain(len.div_ceil(self.block_size)..).rev() {

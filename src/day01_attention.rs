@@ -63,8 +63,8 @@ pub fn scaled_dot_product_attention(
     todo!("day 1, task 3: Score the keys, scale, mask, and mix the values")
 }
 
-/// Splits the width into heads, `(B, T, H * D)` to `(B, H, T, D)`. Element
-/// `(b, t, h * D + d)` of `x` becomes element `(b, h, t, d)`.
+/// Splits the width into heads, `(B, T, H * D)` to `(B, H, T, D)`. Head 0 gets the first
+/// `D` numbers of every token.
 ///
 /// # Errors
 /// If `heads` is 0 or doesn't divide the width.

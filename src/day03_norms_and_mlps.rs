@@ -31,9 +31,8 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
     todo!("day 3, task 2: Divide by the root mean square, scale, and round where Llama does")
 }
 
-/// GELU by its tanh approximation, GPT-2's (Hendrycks and Gimpel 2016; HF `gelu_new`):
-/// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`, in f32, rounded to the type of `x`
-/// at the end.
+/// GELU by its tanh approximation, GPT-2's (Hendrycks and Gimpel 2016; HF `gelu_new`), in
+/// f32, rounded to the type of `x` at the end.
 ///
 /// # Errors
 /// If candle fails (for example, out of memory). Accepts any shape.
@@ -122,7 +121,7 @@ pub fn swiglu(
 /// # Errors
 /// If the shapes don't fit.
 pub fn gelu_mlp(x: &Tensor, c_fc: &Projection, c_proj: &Projection) -> Result<Tensor> {
-    // task 3.7: Widen, bend and narrow: GPT-2's MLP
+    // task 3.7 (optional): Widen, bend and narrow: GPT-2's MLP
     todo!("day 3, task 7: Widen, bend and narrow: GPT-2's MLP")
 }
 

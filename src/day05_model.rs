@@ -116,15 +116,15 @@ impl Mlp {
     }
 }
 
-/// One layer: attention, then the MLP. Each reads a normed copy of the stream, and its
-/// output is added to the stream (HF `LlamaDecoderLayer`, `GPT2Block`).
+/// One layer: attention and an MLP, each with a norm of its own (HF `LlamaDecoderLayer`,
+/// `GPT2Block`).
 #[derive(Debug, Clone)]
 pub struct DecoderLayer {
-    /// The norm before the attention (`input_layernorm`, GPT-2's `ln_1`).
+    /// The attention's norm (`input_layernorm`, GPT-2's `ln_1`).
     pub attention_norm: Norm,
     /// The attention.
     pub attention: SelfAttention,
-    /// The norm before the MLP (`post_attention_layernorm`, GPT-2's `ln_2`).
+    /// The MLP's norm (`post_attention_layernorm`, GPT-2's `ln_2`).
     pub mlp_norm: Norm,
     /// The MLP.
     pub mlp: Mlp,

@@ -171,9 +171,9 @@ impl GuardRail {
         }
     }
 
-    /// Judges every token of the vocabulary: true if it is legal in `state`. A token
-    /// without bytes never is, because it adds no text. `first` is passed on to
-    /// `follow`.
+    /// Judges every token of the vocabulary: true if it may come next in `state`. Some
+    /// tokens have no bytes, such as EOS, and are judged here like the others.
+    /// `first` is passed on to `follow`.
     fn mask(&self, state: StateID, first: bool) -> Vec<bool> {
         // task 14.4: Judge every token of the vocabulary
         todo!("day 14, task 4: Judge every token of the vocabulary")

@@ -93,9 +93,9 @@ impl Operations {
 
 // part 1: what a pass costs
 
-/// Returns the number of weights in the matrices of one layer: the query, key,
-/// value and output projections, and the MLP's three matrices (Llama, Qwen) or
-/// two (GPT-2). Norms and biases aren't counted, because they are only vectors.
+/// Returns the number of weights in the matrices of one layer: those of attention
+/// and those of the MLP, which GPT-2 builds differently from Llama and Qwen. Norms
+/// and biases aren't counted, because they are only vectors.
 pub fn layer_weights(config: &ModelConfig) -> f64 {
     // task 16.1: Count the weights in the matrices of one layer
     todo!("day 16, task 1: Count the weights in the matrices of one layer")
@@ -129,8 +129,8 @@ pub fn bytes_moved(config: &ModelConfig, pass: &Pass, precision: &Precision) -> 
 /// Softmax isn't, either: it takes a few operations per score, where attention's
 /// dot products take 4 · D.
 pub fn operations(config: &ModelConfig, pass: &Pass) -> Operations {
-    // task 16.4: Count the operations of the products with the weights, and of attention
-    todo!("day 16, task 4: Count the operations of the products with the weights, and of attention")
+    // task 16.4: Count the operations of the matmuls with the weights, and of attention
+    todo!("day 16, task 4: Count the operations of the matmuls with the weights, and of attention")
 }
 
 /// Returns the arithmetic intensity: operations per byte moved (Williams,
@@ -186,9 +186,9 @@ impl Machine {
         }
     }
 
-    /// Predicts the time of a model's pass. It has two stages: the matmuls with the
-    /// weights, which also write the logits, and attention, which reads the cache.
-    /// They run one after the other, and within each stage moving and computing
+    /// Predicts the time of a model's pass, from its two stages: the matmuls with the
+    /// weights, and attention. Every byte of [`bytes_moved`], and every one of the
+    /// [`operations`], belongs to one of the two. Within a stage, moving and computing
     /// overlap. The bound is that of the stage that takes longer, or of the matmuls
     /// if both take the same time.
     pub fn predict_pass(
@@ -197,8 +197,8 @@ impl Machine {
         pass: &Pass,
         precision: &Precision,
     ) -> Prediction {
-        // task 16.5: Predict the time of a pass from its products and its attention
-        todo!("day 16, task 5: Predict the time of a pass from its products and its attention")
+        // task 16.5: Predict the time of a pass from its matmuls and its attention
+        todo!("day 16, task 5: Predict the time of a pass from its matmuls and its attention")
     }
 }
 
@@ -240,8 +240,8 @@ pub fn critical_batch(
     precision: &Precision,
     machine: &Machine,
 ) -> Option<usize> {
-    // task 16.7: Find the smallest batch that makes the products compute-bound
-    todo!("day 16, task 7: Find the smallest batch that makes the products compute-bound")
+    // task 16.7: Find the smallest batch that makes the matmuls compute-bound
+    todo!("day 16, task 7: Find the smallest batch that makes the matmuls compute-bound")
 }
 
 /// Returns the number of rows that fit in `memory` bytes with their keys and
@@ -278,7 +278,7 @@ pub fn largest_batch(
     todo!("day 16, task 9: Find the largest batch that fits in memory and is fast enough")
 }
 
-// part 3: what a reader feels, after the end
+// part 3: what a user feels, after the end
 
 /// The latency of a request, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]

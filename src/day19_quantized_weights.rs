@@ -43,8 +43,8 @@ impl BlockQ8_0 {
 }
 
 /// A block of Q4_0 (llama.cpp's `block_q4_0`), 18 bytes. Each number has an integer
-/// n from 0 to 15, and is `scale · (n - 8)`. Byte `i` of `quants` holds the integers
-/// of numbers `i` (low half) and `i + 16` (high half).
+/// from 0 to 15, which counts steps of the scale. Byte `i` of `quants` holds the
+/// integers of numbers `i` (low half) and `i + 16` (high half).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BlockQ4_0 {
     /// The scale (llama.cpp's `d`), which may be negative.
@@ -134,7 +134,7 @@ pub fn quantize_block_q4_0(x: &[f32; BLOCK_SIZE]) -> Result<BlockQ4_0> {
     todo!("day 19, task 2: Turn 32 numbers into a signed scale and 32 4-bit integers")
 }
 
-/// Restores the numbers of a block: `scale · (n - 8)`, in f32.
+/// Restores the numbers of a block in f32, as closely as it stores them.
 pub fn dequantize_block_q4_0(block: &BlockQ4_0) -> [f32; BLOCK_SIZE] {
     // task 19.3: Restore the 32 numbers from the scale and the 16 bytes
     todo!("day 19, task 3: Restore the 32 numbers from the scale and the 16 bytes")
@@ -348,9 +348,9 @@ pub fn perplexity(log_probs: &[Vec<f32>], tokens: &[u32]) -> Result<f64> {
     todo!("day 19, task 10: Compute the perplexity of a text")
 }
 
-/// Returns the Kullback-Leibler divergence KL(p ‖ q) = Σ p · (ln p - ln q), averaged
-/// over all positions, as llama.cpp's `--kl-divergence` does. p is the reference
-/// model's distribution and q the other's, both given as logarithms. They can be -∞.
+/// Returns the Kullback-Leibler divergence between the two models' distributions,
+/// averaged over all positions, as llama.cpp's `--kl-divergence` does. Both are given
+/// as logarithms, which can be -∞.
 ///
 /// # Errors
 /// Those of `check_alike`.

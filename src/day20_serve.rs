@@ -102,7 +102,7 @@ pub struct ActiveRow {
 /// sampler that draws from that choice's own stream of the job's seed.
 pub type MakeRequest<'a> = Box<dyn Fn(&Job, usize) -> Result<Request<'a>> + 'a>;
 
-/// Returns OpenAI's name for a finish reason: `stop` (also for EOS) or `length`. A
+/// Returns the API's name for a finish reason. OpenAI has only `stop` and `length`. A
 /// failed row gets vLLM's `error`, which no client sees, because the whole job fails.
 pub fn finish_reason(finish: FinishReason) -> &'static str {
     // task 20.1: Map the four finish reasons to OpenAI's names
@@ -183,8 +183,8 @@ impl<'a> ServingLoop<'a> {
     }
 
     /// Adds a job to the queue, or sends it [`JobError::Busy`] if `max_queue` jobs are
-    /// already waiting. A job that doesn't have to wait is always accepted: the queue
-    /// is empty, and the scheduler [has a slot](ServingLoop::has_free_slot).
+    /// already waiting. A job that wouldn't have to wait is never refused, not even
+    /// with a `max_queue` of 0.
     pub fn accept(&mut self, job: Job) {
         // task 20.4: Queue the job, or refuse it
         todo!("day 20, task 4: Queue the job, or refuse it")
@@ -217,11 +217,11 @@ impl<'a> ServingLoop<'a> {
         todo!("day 20, task 5: Fill the slots, one choice per job in turn")
     }
 
-    /// Removes row `id` from `rows` and cancels it in the scheduler. Its client
-    /// receives no more tokens from it.
+    /// Ends row `id` early. Its client receives no more tokens from it, whatever the
+    /// scheduler still returns.
     pub fn cancel(&mut self, id: usize) {
-        // task 20.6: Forget the row, and cancel it in the scheduler
-        todo!("day 20, task 6: Forget the row, and cancel it in the scheduler")
+        // task 20.6: End a row before it has ended by itself
+        todo!("day 20, task 6: End a row before it has ended by itself")
     }
 
     /// Cancels a whole job: its choices in the queue, and all its rows.

@@ -42,8 +42,8 @@ impl BlockPool {
     /// # Errors
     /// If no block is free.
     pub fn allocate(&mut self) -> Result<u32> {
-        // task 21.1: Take the block at the front of the free list
-        todo!("day 21, task 1: Take the block at the front of the free list")
+        // task 21.1: Take a block out of the pool
+        todo!("day 21, task 1: Take a block out of the pool")
     }
 
     /// Adds a holder to a block that is in use.
@@ -69,11 +69,11 @@ pub struct BlockTable {
 }
 
 impl BlockTable {
-    /// Returns the slot of a position: `block · block_size`, plus its offset in the
-    /// block (vLLM `slot_mapping`).
+    /// Returns the number of the slot in which a position's key and value are stored
+    /// (vLLM `slot_mapping`).
     pub fn slot(&self, position: usize, block_size: usize) -> u32 {
-        // task 21.3: Find the block of a position, and its offset in that block
-        todo!("day 21, task 3: Find the block of a position, and its offset in that block")
+        // task 21.3: Translate a position into a slot
+        todo!("day 21, task 3: Translate a position into a slot")
     }
 }
 
@@ -486,7 +486,7 @@ impl PagedCache {
     }
 
     /// Starts a sequence `new` that holds the same positions as `old`, in the same
-    /// blocks. No key or value is copied (vLLM: a fork). `old` has at least one
+    /// blocks. No key or value is copied (PagedAttention: a fork). `old` has at least one
     /// position. If `new` exists, it is replaced and releases the blocks that it held.
     /// The two may be the same sequence: then nothing changes.
     pub fn fork(&mut self, old: usize, new: usize) {
@@ -519,8 +519,8 @@ impl PagedCache {
             bail!("sequence {sequence} of {held} positions cannot be truncated to {len}")
         }
         let Some(table) = self.tables.get_mut(&sequence) else { return Ok(()) };
-        // task 21.9: Release the blocks after the last position, the last block first
-        todo!("day 21, task 9: Release the blocks after the last position, the last block first")
+        // task 21.9: Cut the sequence to `len` positions
+        todo!("day 21, task 9: Cut the sequence to `len` positions")
     }
 
     /// Returns how many positions the blocks in use could hold, and how many they do

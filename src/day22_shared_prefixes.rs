@@ -119,15 +119,15 @@ impl PrefixCache {
     }
 }
 
-/// Starts a sequence that holds these full blocks. A block in use gets one more
-/// holder. A free block is removed from the free list, wherever it is, and has one
-/// holder. Does nothing if there are no blocks.
+/// Starts a sequence that holds these full blocks, each of which is in use or free.
+/// Afterwards the sequence is one of each block's holders. Does nothing if there are
+/// no blocks.
 pub fn attach_prefix(cache: &mut PagedCache, sequence: usize, blocks: Vec<u32>) {
     if blocks.is_empty() {
         return;
     }
-    // task 22.3: Take free blocks out of the free list, hold each block, write the table
-    todo!("day 22, task 3: Take free blocks out of the free list, hold each block, write the table")
+    // task 22.3: Make the sequence a holder of every block, and give it a table
+    todo!("day 22, task 3: Make the sequence a holder of every block, and give it a table")
 }
 
 /// Sequences that run together and share the prefixes of all that ran before.
@@ -165,8 +165,8 @@ impl<'a> PrefixBatch<'a> {
     /// # Errors
     /// If the model fails, or the blocks run out.
     pub fn step(&mut self) -> Result<Vec<Token>> {
-        // task 22.6: Evict, run the line, cache full blocks, release
-        todo!("day 22, task 6: Evict, run the line, cache full blocks, release")
+        // task 22.6: Run one pass, and keep the dictionary correct
+        todo!("day 22, task 6: Run one pass, and keep the dictionary correct")
     }
 }
 

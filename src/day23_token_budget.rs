@@ -91,12 +91,12 @@ impl<'a> TokenScheduler<'a> {
         sequence.tokens.len() - self.cache.len_of(sequence.request.id)
     }
 
-    /// Sends the youngest running sequence back to the front of the queue. Its
-    /// blocks are released. It keeps its tokens, so when it runs again they are
-    /// computed like a prompt, and its text continues where it stopped.
+    /// Preempts a running sequence: it waits from now on, and holds no blocks. It keeps
+    /// its tokens, so when it runs again they are computed like a prompt, and its text
+    /// continues where it stopped. Does nothing if no sequence runs.
     pub fn preempt(&mut self) {
-        // task 23.2: Release the youngest's blocks and put it at the front of the queue
-        todo!("day 23, task 2: Release the youngest's blocks and put it at the front of the queue")
+        // task 23.2: Preempt one sequence, and count it
+        todo!("day 23, task 2: Preempt one sequence, and count it")
     }
 
     /// Plans the running sequences' part of a step, the oldest first, within

@@ -1,8 +1,8 @@
 //! Day 17's checks: a kernel.
 //!
-//! None of them measures time. From the results, the order of the work and the thread that did it,
-//! they detect whether each row is read once, and whether there are several running sums and
-//! several threads.
+//! None of them measures time. From the results, the order of the work, and the thread and the
+//! functions that did it, they detect whether each row is read once, whether there are several
+//! running sums and several threads, and whether they are compiled for this CPU.
 
 #[path = "../frame/mod.rs"]
 mod frame;
@@ -19,6 +19,7 @@ use frame::{
     close, device, ensure, equal, refused, refused_calmly, Failure, Kind, Likely, Outcome, Random,
 };
 use half::bf16;
+use std::backtrace::Backtrace;
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,8 @@ pub struct Day {
     pub multiply: fn(&[f32], &[f32], usize) -> Vec<f32>,
     pub multiply_bf16: fn(&[bf16], &[f32], usize) -> Vec<f32>,
     pub multiply_met: fn(&[Meeting], &[f32], usize) -> Vec<f32>,
+    pub multiply_traced: fn(&[Traced], &[f32], usize) -> Vec<f32>,
+    pub vectorized_traced: fn(&[Traced], &[f32], usize, &mut [f32]),
     pub linear: fn(&Tensor, &Tensor) -> Result<Tensor>,
     pub largest: fn(&[f32], &[f32], usize) -> usize,
     pub largest_met: fn(&[Meeting], &[f32], usize) -> usize,
@@ -76,6 +79,33 @@ fn watched(call: impl FnOnce()) -> Watched {
     take();
     call();
     take()
+}
+
+/// A weight that notes, when it is the first to be widened, the functions in which that happens.
+#[derive(Clone, Copy)]
+pub struct Traced;
+
+static TRACE: Mutex<Option<String>> = Mutex::new(None);
+/// Held by a check that uses `Traced` weights.
+static TRACING: Mutex<()> = Mutex::new(());
+
+impl Traced {
+    pub fn traced(self) -> f32 {
+        if let Ok(mut trace) = TRACE.lock() {
+            trace.get_or_insert_with(|| Backtrace::force_capture().to_string());
+        }
+        1.0
+    }
+}
+
+/// Returns whether a function of pulp's widens the first weight in `call`, as far as the program
+/// still has the names of its functions.
+fn goes_through_pulp(call: impl FnOnce()) -> bool {
+    let _held = TRACING.lock();
+    let take = || TRACE.lock().ok().and_then(|mut trace| trace.take());
+    take();
+    call();
+    take().is_some_and(|trace| trace.contains("pulp::"))
 }
 
 /// A weight that waits, when widened, until a second thread arrives or `PATIENCE` has passed.
@@ -133,6 +163,16 @@ macro_rules! implementation {
                 self.0.met()
             }
         }
+        #[derive(Clone, Copy)]
+        struct Traced(crate::Traced);
+        impl code::Stored for Traced {
+            fn widen(self) -> f32 {
+                self.0.traced()
+            }
+        }
+        fn traced(w: &[crate::Traced]) -> Vec<Traced> {
+            w.iter().map(|w| Traced(*w)).collect()
+        }
         fn watching(row: &[crate::Watching]) -> Vec<Watching> {
             row.iter().map(|w| Watching(*w)).collect()
         }
@@ -155,6 +195,8 @@ macro_rules! implementation {
                 let w: Vec<Meeting> = w.iter().map(|w| Meeting(*w)).collect();
                 code::multiply(&w, x, inner)
             },
+            multiply_traced: |w, x, inner| code::multiply(&traced(w), x, inner),
+            vectorized_traced: |w, x, inner, y| code::vectorized(&traced(w), x, inner, y),
             linear: code::linear,
             largest: code::largest_product,
             largest_met: |w, x, inner| {
@@ -177,6 +219,7 @@ frame::checks! {
     17.5: blocks_have_the_right_size, blocks_hold_all_rows;
     17.6: products_are_returned_vector_by_vector,
         products_are_right_for_any_number_of_rows_and_vectors, several_threads_share_the_blocks,
+        blocks_go_through_vectorized,
         results_are_bit_identical_for_any_thread_count, linear_multiplies_tensors,
         linear_takes_any_shape_stride_and_type, mismatched_operands_are_rejected,
         linear_equals_matmul;
@@ -473,6 +516,16 @@ fn several_threads_share_the_blocks(day: &Day) -> Outcome {
     equal(input, Ok(!in_vain), &true).likely(
         "several threads took part, but one at a time: is there a lock around the products?",
     )
+}
+
+fn blocks_go_through_vectorized(day: &Day) -> Outcome {
+    let (w, x) = ([Traced; 3], [1.0; 3]);
+    let dispatched = goes_through_pulp(|| drop((day.multiply_traced)(&w, &x, 3)));
+    // Where the given function shows no trace of pulp, the reader's doesn't, either.
+    let shows = goes_through_pulp(|| (day.vectorized_traced)(&w, &x, 3, &mut [0.0]));
+    let input = "one row of 3, one vector: is block_products called through vectorized?";
+    equal(input, Ok(dispatched || !shows), &true)
+        .likely("without it, the loops are compiled for the oldest CPU that the program supports")
 }
 
 fn results_are_bit_identical_for_any_thread_count(day: &Day) -> Outcome {

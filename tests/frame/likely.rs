@@ -3,7 +3,7 @@
 #[path = "mod.rs"]
 mod checks;
 
-use checks::{equal, Likely as _};
+use checks::{equal, refused_calmly, Failure, Likely as _};
 
 #[test]
 fn likely_if_not_finite_requires_a_non_finite_value() {
@@ -13,4 +13,17 @@ fn likely_if_not_finite_requires_a_non_finite_value() {
     };
     assert_eq!(guess(1.0), None);
     assert!(guess(f32::NAN).is_some() && guess(f32::NEG_INFINITY).is_some());
+}
+
+#[test]
+fn panics_are_compared_without_their_place() {
+    candecode::kit::panics::quiet_panics();
+    let refused = |call: fn() -> usize| refused_calmly("no rows", || Ok(call())).unwrap_err();
+    let first = refused(|| panic!("it's empty"));
+    let second = refused(|| panic!("it's empty"));
+    let other = refused(|| panic!("it's full"));
+    let place = |failure: &Failure| failure.lines[1].contains("tests/frame/likely.rs:");
+    assert!(place(&first) && place(&second) && first.lines != second.lines, "{first:?}");
+    assert_eq!(first.words(), second.words());
+    assert_ne!(first.words(), other.words());
 }

@@ -33,6 +33,7 @@ pub use random::Random;
 pub use recall::Recall;
 pub use witness::{Pass, Witness};
 
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -115,15 +116,18 @@ impl Failure {
     }
 
     /// Returns what two failures of one check are compared by: the words of the lines shown, and in
-    /// a second line those of the result. Of a long result, a fixed sample is enough.
+    /// a second line those of the result. Of a long result, a fixed sample is enough. The place of
+    /// a panic is left out.
     pub fn words(&self) -> String {
         let got = match &self.kind {
             Kind::Wrong { got } => got.as_str(),
             Kind::Error => "",
             _ => return String::new(),
         };
-        let lines = self.lines.iter().flat_map(|line| line.split_whitespace());
+        let lines: Vec<Cow<str>> = self.lines.iter().map(|line| without_place(line)).collect();
+        let lines = lines.iter().flat_map(|line| line.split_whitespace());
         let mut lines = lines.collect::<Vec<_>>().join(" ");
+        let got = without_place(got);
         let mut got: Vec<&str> = got.split_whitespace().collect();
         if got.len() > SAMPLE {
             lines += &format!(" ({} words)", got.len());
@@ -132,6 +136,16 @@ impl Failure {
             got = (0..SAMPLE).map(|i| got[at(i)]).collect();
         }
         format!("{lines}\n{}", got.join(" "))
+    }
+}
+
+/// Returns a text without the place of the panic that it describes: the same code is in another
+/// file and on other lines in a known mistake and in the reader's day.
+fn without_place(text: &str) -> Cow<'_, str> {
+    let parts = text.split_once("the code at ");
+    match parts.and_then(|(start, rest)| Some((start, rest.split_once(" panicked: ")?.1))) {
+        Some((start, message)) => format!("{start}the code panicked: {message}").into(),
+        None => text.into(),
     }
 }
 

@@ -5,7 +5,7 @@
 //! be refused before anything is loaded. (`operations::try_mine` does the same for kernels.)
 
 use anyhow::bail;
-use candecode::day03_norms_and_mlps::Projection;
+use candecode::day03_norms_and_mlps::{gelu_mlp, Projection};
 use candecode::day05_model::FusedAttention;
 use candecode::day07_greedy::{window, Sequence};
 use candecode::day10_kv_cache::{SlidingCache, StaticCache};
@@ -117,7 +117,7 @@ pub fn model_trees() -> Result<()> {
     Ok(())
 }
 
-/// GPT-2's attention: task 5.6.
+/// GPT-2's attention and MLP: tasks 5.6 and 3.7.
 pub fn gpt2(ops: &SharedOps) -> Result<()> {
     let projection = |out: usize| -> Result<Projection> {
         let weight = Weight::new(Tensor::ones((out, 1), DType::F32, &Device::Cpu)?)?;
@@ -135,6 +135,7 @@ pub fn gpt2(ops: &SharedOps) -> Result<()> {
     let step = Step { ids, positions, mask: None, logits, chunks: None };
     let x = Tensor::ones((1, 1, 1), DType::F32, &Device::Cpu)?;
     attention.forward(&x, &step, &mut NoCache)?;
+    gelu_mlp(&x, &projection(1)?, &projection(1)?)?;
     Ok(())
 }
 

@@ -5,9 +5,7 @@ use crate::activity::Activity;
 use crate::app_state::AppState;
 use crate::body;
 use crate::metrics::Measured;
-use crate::openai::{
-    checks, AnswerForm, ApiError, ApiRequest, Backing, ChoiceDelta, Endpoint, Reply,
-};
+use crate::openai::{checks, AnswerForm, ApiError, ApiRequest, Backing, Endpoint, Reply};
 use crate::prompt_report::PromptReport;
 use crate::response_sink::{Inbox, ResponseSink};
 use crate::util::{now, random};
@@ -66,9 +64,7 @@ async fn answer(
     let prepared = state.automata.prepare(&request.params, param, &state.helpers).await?;
     request.params.prepared = prepared;
     if let Some(constraint) = request.constraint.take() {
-        let model = (state.prompts.engine.clone(), state.prompts.config.vocab_size);
-        let format = state.formats.compile(constraint, param, model, &state.helpers).await?;
-        request.params.format = Some(format);
+        request.params.format = Some(state.compile(constraint, param).await?);
     }
 
     let prefix = match endpoint {
@@ -144,8 +140,7 @@ async fn gathered(
     let tokenizer = state.prompts.engine.tokenizer();
     while !reply.is_done() {
         let piece = inbox.next().await?;
-        reply.check(&piece)?;
-        reply.take(ChoiceDelta::new(piece, tokenizer, reply.logprobs));
+        reply.take(reply.spell(piece, tokenizer)?);
     }
     inbox.ended = true;
     let whole = match reply.has_logprobs() {
@@ -194,9 +189,9 @@ fn events(first: Option<ChoiceToken>, inbox: Inbox, reply: Reply, state: Arc<App
                     }
                 },
             };
-            match piece.and_then(|piece| reply.check(&piece).map(|()| piece)) {
-                Ok(piece) => {
-                    text = reply.events(ChoiceDelta::new(piece, tokenizer, reply.logprobs));
+            match piece.and_then(|piece| reply.spell(piece, tokenizer)) {
+                Ok(delta) => {
+                    text = reply.events(delta);
                     inbox.ended = reply.is_done();
                 }
                 Err(error) => {

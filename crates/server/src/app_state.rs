@@ -1,18 +1,20 @@
 //! The state that all handlers share.
 
 use crate::automata_cache::AutomataCache;
-use crate::formats::Formats;
 use crate::helper_threads::HelperThreads;
 use crate::metrics::Metrics;
 use crate::openai::ApiError;
 use crate::prompts::PromptReader;
 use crate::util::{lock, say};
 use candecode::day20_serve::Job;
+use candecode::kit::error::describe;
+use candecode::kit::TextFormat;
+use candecode_structured::{Compiler, Constraint};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -37,8 +39,8 @@ pub struct AppState {
     pub helpers: HelperThreads,
     /// Compiled automata of requests whose text must match a pattern.
     pub automata: Arc<AutomataCache>,
-    /// Compiles JSON schemas and grammars.
-    pub formats: Arc<Formats>,
+    /// Compiles JSON schemas and grammars. Created for the first request that needs it.
+    pub compiler: OnceLock<Result<Compiler, String>>,
     /// Permits for long bodies.
     pub long_bodies: Semaphore,
     /// The channel to the serving loop. None once the server is shutting down.
@@ -69,6 +71,27 @@ impl AppState {
     /// 503 if the server is shutting down.
     pub fn sender(&self) -> Result<Sender<Job>, ApiError> {
         lock(&self.jobs).clone().ok_or_else(ApiError::closing)
+    }
+
+    /// Compiles a constraint on a helper thread.
+    ///
+    /// # Errors
+    /// 400, naming `param`, if it is rejected; otherwise as
+    /// [`Lane::run`](crate::helper_threads::Lane::run).
+    pub async fn compile(
+        self: &Arc<Self>,
+        constraint: Constraint,
+        param: &'static str,
+    ) -> Result<Arc<dyn TextFormat>, ApiError> {
+        let state = self.clone();
+        let work = move || {
+            let PromptReader { engine, config, .. } = &state.prompts;
+            let new = || Compiler::new(engine.tokenizer(), config.vocab_size);
+            let compiler = state.compiler.get_or_init(|| new().map_err(|e| describe(&e))).as_ref();
+            let compiler = compiler.map_err(|why| ApiError::invalid(param, why))?;
+            compiler.compile(&constraint).map_err(|e| ApiError::invalid(param, describe(&e)))
+        };
+        self.helpers.formats.run(work).await
     }
 
     /// Logs the names of ignored fields, each only once.

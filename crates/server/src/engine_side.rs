@@ -246,7 +246,7 @@ fn app_state(
         origins: flags.allowed_origins.clone(),
         helpers: HelperThreads::new(),
         automata: Arc::default(),
-        formats: Arc::default(),
+        compiler: Default::default(),
         long_bodies: Semaphore::new(LONG_BODIES),
         jobs: Mutex::new(Some(jobs)),
         patience: Duration::from_secs(flags.patience as u64),

@@ -10,7 +10,6 @@ mod automata_cache;
 mod body;
 mod connections;
 mod engine_side;
-mod formats;
 mod guards;
 mod helper_threads;
 mod http_routes;

@@ -12,7 +12,7 @@ use candecode::kit::{SchedulerInterface, SchedulerLoad, Step, Token};
 use candle_core::{bail, Device, Result, Tensor};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The report of one choice, which the model's thread fills in and the answer reads.
 #[derive(Debug, Default)]
@@ -24,12 +24,15 @@ pub struct PromptReport {
     found: Mutex<Found>,
 }
 
-/// The scores collected for a prompt. Complete once its choice has a token.
+/// What is known about a prompt. Complete once its choice has a token.
 #[derive(Debug, Default)]
-struct Found {
-    cached_tokens: usize,
-    scores: Vec<Score>,
-    error: Option<String>,
+pub struct Found {
+    /// Number of tokens that were cached.
+    pub cached_tokens: usize,
+    /// The scores of all tokens but the first, or nothing without log-probabilities.
+    pub scores: Vec<Score>,
+    /// The reason some log-probabilities couldn't be computed.
+    pub error: Option<String>,
 }
 
 /// A token of a prompt, as the model saw it coming.
@@ -52,19 +55,9 @@ impl PromptReport {
         Self { first, top, found: Mutex::default() }
     }
 
-    /// Returns the number of tokens that were cached.
-    pub fn cached_tokens(&self) -> usize {
-        lock(&self.found).cached_tokens
-    }
-
-    /// Returns the reason some log-probabilities couldn't be computed.
-    pub fn error(&self) -> Option<String> {
-        lock(&self.found).error.clone()
-    }
-
-    /// Returns the scores of all tokens but the first, or an empty list without log-probabilities.
-    pub fn scores(&self) -> Vec<Score> {
-        lock(&self.found).scores.clone()
+    /// Returns what is known so far.
+    pub fn found(&self) -> MutexGuard<'_, Found> {
+        lock(&self.found)
     }
 }
 
@@ -107,7 +100,7 @@ impl<'a> Reporter<'a> {
             if let Some(row) = rows.get_mut(&id) {
                 if !row.begun {
                     row.begun = true;
-                    lock(&row.report.found).cached_tokens = start.min(row.prompt.len());
+                    row.report.found().cached_tokens = start.min(row.prompt.len());
                 }
                 let end = (start + new).min(row.prompt.len().saturating_sub(1));
                 if row.report.top.is_some() {
@@ -156,7 +149,7 @@ impl<'a> Reporter<'a> {
                 None => log_softmax(&raw),
             };
             let id = row.prompt[position + 1];
-            let mut found = lock(&row.report.found);
+            let mut found = row.report.found();
             match logprobs.map(|all| (all.get(id as usize).copied(), all)) {
                 Ok((Some(logprob), all)) => {
                     found.scores.resize(row.prompt.len() - 1, Score::default());

@@ -1,9 +1,8 @@
 //! Encodes a request's prompts as token ids.
 
-use crate::openai::tools;
 use crate::openai::{
     AnswerForm, ApiError, ApiRequest, CallForm, ChatMessage, Endpoint, PromptInput, Thoughts,
-    ToolChoice, ToolMode,
+    ToolChoice,
 };
 use candecode::kit::error::{describe, plain};
 use candecode::kit::ModelConfig;
@@ -91,15 +90,11 @@ impl PromptReader {
         };
         let messages: Vec<Message> = messages.iter().map(message).collect();
         let fields = &request.fields;
-        let tools = match tools::choice(fields) {
-            ToolChoice::Mode(ToolMode::None) => Vec::new(),
-            _ => fields.tools.iter().map(|tool| json!(tool)).collect(),
-        };
         let open = fields.continue_final_message;
         let options = RenderOptions {
             add_generation_prompt: fields.add_generation_prompt.unwrap_or(!open),
             continue_final_message: open,
-            tools,
+            tools: fields.tools.iter().map(|tool| json!(tool)).collect(),
             kwargs: fields.chat_template_kwargs.clone(),
         };
         let template = self.template.as_ref().map_err(|why| ApiError::invalid("messages", why))?;
@@ -122,28 +117,22 @@ impl PromptReader {
         let (Endpoint::Chat, Ok(template)) = (request.endpoint, &self.template) else {
             return Ok(form);
         };
-        let text = template.text();
-        match tools::choice(&request.fields) {
-            ToolChoice::Named { function, .. } => form.calls = CallForm::Named(function.name),
-            ToolChoice::Mode(ToolMode::Required) => form.calls = CallForm::List,
-            ToolChoice::Mode(ToolMode::Auto) if !request.fields.tools.is_empty() => {
-                if !template.shows_tools() {
-                    let message = "the chat template doesn't show tools to the model, so it can't \
-                                   choose; tool_choice required, or by name, is possible";
-                    return Err(ApiError::unsupported("tools", message));
-                }
-                form.calls = match text.contains("<tool_call>") {
-                    true => CallForm::Tagged,
-                    false => CallForm::Json,
-                };
+        let (fields, text) = (&request.fields, template.text());
+        form.calls = match &fields.tool_choice {
+            Some(ToolChoice::Named { function, .. }) => CallForm::Named(function.name.clone()),
+            Some(ToolChoice::Mode(_)) => CallForm::List,
+            None if fields.tools.is_empty() => CallForm::None,
+            None if !template.shows_tools() => {
+                let message = "the chat template doesn't show tools to the model, so it can't \
+                               choose; tool_choice required, or by name, is possible";
+                return Err(ApiError::unsupported("tools", message));
             }
-            ToolChoice::Mode(_) => {}
-        }
-        form.one_call =
-            form.calls != CallForm::None && request.fields.parallel_tool_calls == Some(false);
-        let is_free = matches!(form.calls, CallForm::None | CallForm::Tagged | CallForm::Json);
+            None if text.contains("<tool_call>") => CallForm::Tagged,
+            None => CallForm::Json,
+        };
+        form.one_call = form.calls != CallForm::None && fields.parallel_tool_calls == Some(false);
         // A text that has to match a pattern can't have thoughts as well.
-        if request.pattern_field.is_none() && is_free && text.contains("</think>") {
+        if request.pattern_field.is_none() && text.contains("</think>") {
             let end = prompts.last().map(|ids| &ids[ids.len().saturating_sub(8)..]);
             let end = end.and_then(|ids| self.engine.tokenizer().decode(ids).ok());
             let open = end.is_some_and(|end| end.trim_end().ends_with("<think>"));

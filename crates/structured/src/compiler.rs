@@ -8,7 +8,7 @@ use candecode::kit::{TextFormat, Tokenizer};
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory};
-use serde_json::{json, Value};
+use serde_json::{json, Map, Value};
 use std::sync::Arc;
 use std::thread;
 
@@ -57,34 +57,26 @@ impl Constraint {
         }
     }
 
-    /// Returns the schemas in it, and the number of bytes that aren't in one of them.
-    fn schemas(&self) -> (Vec<Value>, usize) {
-        let grammar = match self {
-            Self::JsonSchema(schema) | Self::CompactJson(schema) => {
-                return (vec![schema.clone()], 0)
-            }
-            Self::Grammar(grammar) => grammar,
-        };
-        let (mut schemas, mut rest) = (Vec::new(), grammar.len());
-        for (at, name) in grammar.match_indices("%json") {
-            let text = &grammar[at + name.len()..];
-            let mut values = serde_json::Deserializer::from_str(text).into_iter();
-            if let Some(Ok(schema)) = values.next() {
-                schemas.push(schema);
-                rest = rest.saturating_sub(values.byte_offset());
-            }
-        }
-        (schemas, rest)
-    }
-
     /// Rejects what would take too much time or memory to compile.
     fn check_size(&self) -> Result<()> {
-        let bytes = match self {
-            Self::JsonSchema(schema) | Self::CompactJson(schema) => schema.to_string().len(),
-            Self::Grammar(grammar) => grammar.len(),
+        let (bytes, schemas, rules) = match self {
+            Self::JsonSchema(schema) | Self::CompactJson(schema) => {
+                (schema.to_string().len(), vec![schema.clone()], 0)
+            }
+            Self::Grammar(grammar) => {
+                let (mut schemas, mut rules) = (Vec::new(), grammar.len());
+                for (at, name) in grammar.match_indices("%json") {
+                    let text = &grammar[at + name.len()..];
+                    let mut values = serde_json::Deserializer::from_str(text).into_iter();
+                    if let Some(Ok(schema)) = values.next() {
+                        schemas.push(schema);
+                        rules = rules.saturating_sub(values.byte_offset());
+                    }
+                }
+                (grammar.len(), schemas, rules)
+            }
         };
-        let (schemas, rest) = self.schemas();
-        let patterns = rest + schemas.iter().map(pattern_bytes).sum::<usize>();
+        let patterns = rules + schemas.iter().map(pattern_bytes).sum::<usize>();
         for (what, bytes, most) in
             [("", bytes, MOST_BYTES), ("patterns and rules of ", patterns, MOST_PATTERN_BYTES)]
         {
@@ -97,27 +89,32 @@ impl Constraint {
         }
         Ok(())
     }
-}
 
-/// Returns a schema whose texts have bounded white space. A schema in a grammar (`%json`) needs
-/// this call; [`Compiler::compile`] makes it for a schema of its own.
-///
-/// # Errors
-/// If it isn't a schema, or allows nothing.
-pub fn bounded(schema: &Value) -> Result<Value> {
-    with_space(schema, json!({"whitespace_pattern": WHITE_SPACE}))
-}
-
-/// Returns a schema whose texts have this space between their parts.
-fn with_space(schema: &Value, space: Value) -> Result<Value> {
-    let mut schema = match schema {
-        Value::Object(schema) => schema.clone(),
-        Value::Bool(true) => Default::default(),
-        Value::Bool(false) => bail!("the JSON schema false allows nothing"),
-        other => bail!("a JSON schema is an object, not {}", shown(other)),
-    };
-    schema.insert("x-guidance".into(), space);
-    Ok(Value::Object(schema))
+    /// Returns the constraint for llguidance.
+    fn grammar(&self) -> Result<TopLevelGrammar> {
+        self.check_size()?;
+        let (schema, space) = match self {
+            Self::JsonSchema(schema) => (schema, json!({"whitespace_pattern": WHITE_SPACE})),
+            Self::CompactJson(schema) => (
+                schema,
+                json!({
+                    "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": ",
+                }),
+            ),
+            Self::Grammar(grammar) => return Ok(TopLevelGrammar::from_lark(grammar.clone())),
+        };
+        let mut fields = match schema {
+            Value::Object(fields) => fields.clone(),
+            Value::Bool(true) => Map::new(),
+            Value::Bool(false) => bail!("it allows nothing"),
+            _ => bail!("a schema is an object"),
+        };
+        if !has_end(schema) {
+            bail!("it refers to itself without end, so no text can be complete")
+        }
+        fields.insert("x-guidance".into(), space);
+        Ok(TopLevelGrammar::from_json_schema(Value::Object(fields)))
+    }
 }
 
 /// Compiles constraints for the texts of one tokenizer.
@@ -151,32 +148,22 @@ impl Compiler {
     /// If it is too large, uses something that isn't supported, or allows no text.
     pub fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn TextFormat>> {
         let name = constraint.name();
-        constraint.check_size().map_err(|error| anyhow!("{name}: {error}"))?;
-        let grammar = match constraint {
-            Constraint::JsonSchema(schema) | Constraint::CompactJson(schema)
-                if !has_end(schema) =>
-            {
-                bail!("{name} refers to itself without end, so no text can be complete")
-            }
-            Constraint::JsonSchema(schema) => TopLevelGrammar::from_json_schema(bounded(schema)?),
-            Constraint::CompactJson(schema) => {
-                let space = json!({
-                    "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": ",
-                });
-                TopLevelGrammar::from_json_schema(with_space(schema, space)?)
-            }
-            Constraint::Grammar(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
-        };
+        let start = constraint.grammar().and_then(|grammar| self.matcher(grammar));
+        let start = start.map_err(|error| anyhow!("{name}: {}", reason(&error)))?;
+        let end = self.0.tok_env().tok_trie().eos_token();
+        Ok(Arc::new(CompiledFormat { name, start, end }))
+    }
+
+    /// Compiles a grammar. llguidance follows rules and references by recursion, so this takes a
+    /// thread of its own.
+    fn matcher(&self, grammar: TopLevelGrammar) -> Result<Matcher> {
         let compile = || {
             let mut matcher = Matcher::new(self.0.create_parser(grammar));
             matcher.compute_mask().map(|_| matcher)
         };
-        // llguidance follows rules and references by recursion.
-        let matcher = thread::scope(|scope| {
+        thread::scope(|scope| {
             let thread = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, compile)?;
             thread.join().map_err(|_| anyhow!("llguidance failed; make it simpler"))?
-        });
-        let matcher = matcher.map_err(|error| anyhow!("{name}: {}", reason(&error)))?;
-        Ok(Arc::new(CompiledFormat::new(name, matcher, self.0.tok_env().tok_trie().eos_token())))
+        })
     }
 }

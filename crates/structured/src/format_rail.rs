@@ -13,20 +13,18 @@ const MOST_TEXTS: usize = 16;
 /// Maximum number of tokens to go back, such as a draft's. Otherwise it is another text.
 const MOST_LOST: usize = 16;
 
-/// A compiled constraint. Its processors share what they find out about it.
-pub struct CompiledFormat {
-    name: String,
-    /// Before the first token.
-    start: Matcher,
-    /// The token of the masks that stands for the end of the text.
-    end: u32,
-}
+/// A part of the message about a text whose next token would take too much time or memory to find.
+pub const TOO_COMPLEX: &str = "is too complex; make it simpler";
 
-impl CompiledFormat {
-    /// Wraps a matcher that has read nothing.
-    pub fn new(name: String, start: Matcher, end: u32) -> Self {
-        Self { name, start, end }
-    }
+/// A compiled constraint. Its processors share what they find out about it.
+#[derive(Clone)]
+pub struct CompiledFormat {
+    /// The constraint in a message.
+    pub name: String,
+    /// Before the first token.
+    pub start: Matcher,
+    /// The token of the masks that stands for the end of the text.
+    pub end: u32,
 }
 
 impl std::fmt::Debug for CompiledFormat {
@@ -41,8 +39,7 @@ impl TextFormat for CompiledFormat {
     }
 
     fn processor(&self) -> Rc<dyn LogitsProcessor> {
-        let (name, start, end) = (self.name.clone(), self.start.clone(), self.end);
-        Rc::new(FormatRail { name, start, end, texts: RefCell::default() })
+        Rc::new(FormatRail { format: self.clone(), texts: RefCell::default() })
     }
 }
 
@@ -50,9 +47,7 @@ impl TextFormat for CompiledFormat {
 /// gets the whole text each time. It keeps the place that it has reached in recent texts, and goes
 /// back if a text has lost tokens, such as a draft's.
 struct FormatRail {
-    name: String,
-    start: Matcher,
-    end: u32,
+    format: CompiledFormat,
     texts: RefCell<Vec<Text>>,
 }
 
@@ -87,7 +82,7 @@ impl FormatRail {
         let best = (0..texts.len()).max_by_key(|i| texts[*i].common(tokens));
         let mut text = match best {
             Some(i) if lost(&texts[i]) <= MOST_LOST || texts.len() == MOST_TEXTS => texts.remove(i),
-            _ => Text { tokens: Vec::new(), matcher: self.start.clone() },
+            _ => Text { tokens: Vec::new(), matcher: self.format.start.clone() },
         };
         let mask = match text.go_to(tokens)? {
             true => Some(text.matcher.compute_mask_or_eos()?),
@@ -100,7 +95,7 @@ impl FormatRail {
 
 impl LogitsProcessor for FormatRail {
     fn name(&self) -> String {
-        self.name.clone()
+        self.format.name.clone()
     }
 
     /// Sets the logits of all other tokens to `-inf`. Ids that end the text are allowed where it is
@@ -108,16 +103,13 @@ impl LogitsProcessor for FormatRail {
     fn process(&self, input: &ProcessorInput, logits: &mut [f32]) -> Result<()> {
         let mask = match self.mask(&input.tokens[input.prompt_len..]) {
             Ok(mask) => mask,
-            Err(error) => bail!("{}: {}", self.name, reason(&error)),
+            Err(error) => bail!("{} {TOO_COMPLEX}: {}", self.format.name, reason(&error)),
         };
+        let end = self.format.end;
         for (id, logit) in (0..).zip(logits) {
-            let bit = if input.eos.contains(&id) {
-                Some(self.end)
-            } else {
-                Some(id).filter(|id| *id < self.end)
-            };
-            let is_allowed = |mask: &SimpleVob| bit.is_some_and(|bit| mask.is_allowed(bit));
-            if !mask.as_ref().is_some_and(is_allowed) {
+            let bit = if input.eos.contains(&id) { Some(end) } else { (id < end).then_some(id) };
+            let mask = mask.as_ref().zip(bit);
+            if !mask.is_some_and(|(mask, bit)| mask.is_allowed(bit)) {
                 *logit = f32::NEG_INFINITY;
             }
         }

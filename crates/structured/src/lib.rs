@@ -10,4 +10,5 @@ mod compiler;
 mod format_rail;
 mod schema_checks;
 
-pub use compiler::{bounded, Compiler, Constraint};
+pub use compiler::{Compiler, Constraint};
+pub use format_rail::TOO_COMPLEX;

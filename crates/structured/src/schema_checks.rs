@@ -7,61 +7,59 @@ use std::collections::BTreeMap;
 /// Maximum least common multiple of all `multipleOf`. An integer's automaton has that many states.
 const MOST_STATES: f64 = 10_000.0;
 
+/// Returns the objects in a schema, itself included.
+fn objects(schema: &Value) -> Vec<&Map<String, Value>> {
+    let (mut found, mut rest) = (Vec::new(), vec![schema]);
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Object(fields) => {
+                found.push(fields);
+                rest.extend(fields.values());
+            }
+            Value::Array(items) => rest.extend(items),
+            _ => {}
+        }
+    }
+    found
+}
+
 /// Returns true if the multiples in a schema need too many states.
 pub fn has_large_multiples(schema: &Value) -> bool {
-    let mut found = Vec::new();
-    find_multiples(schema, &mut found);
+    let multiples = objects(schema).into_iter().filter_map(|fields| fields.get("multipleOf"));
+    let found: Vec<f64> = multiples.filter_map(Value::as_f64).filter(|x| *x > 0.0).collect();
     // As whole numbers: 0.25 and 5 are 25 and 500 hundredths.
-    let scales = [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6];
     let is_whole = |x: f64| (x - x.round()).abs() < 1e-9 * x.abs();
-    let scale = scales.into_iter().find(|scale| found.iter().all(|x| is_whole(x * scale)));
-    let Some(scale) = scale else { return true };
-    let mut common = 1.0;
-    for multiple in found {
+    let mut scales = [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6].into_iter();
+    let Some(scale) = scales.find(|scale| found.iter().all(|x| is_whole(x * scale))) else {
+        return true;
+    };
+    let common = found.iter().fold(1.0, |common, multiple| {
         let number = (multiple * scale).round();
         let (mut a, mut b) = (common, number);
         while b > 0.0 {
             (a, b) = (b, a % b);
         }
-        common *= number / a;
-        if common > MOST_STATES {
-            return true;
-        }
-    }
-    false
+        common * (number / a)
+    });
+    common > MOST_STATES
 }
 
 /// Returns the total length of the patterns in a schema, in bytes.
 pub fn pattern_bytes(schema: &Value) -> usize {
-    match schema {
-        Value::Object(fields) => {
-            let own = fields.get("pattern").and_then(Value::as_str).map_or(0, str::len);
-            let names = fields.get("patternProperties").and_then(Value::as_object);
-            let names = names.into_iter().flat_map(Map::keys).map(String::len).sum::<usize>();
-            own + names + fields.values().map(pattern_bytes).sum::<usize>()
-        }
-        Value::Array(items) => items.iter().map(pattern_bytes).sum(),
-        _ => 0,
-    }
-}
-
-fn find_multiples(schema: &Value, found: &mut Vec<f64>) {
-    match schema {
-        Value::Object(fields) => {
-            found.extend(fields.get("multipleOf").and_then(Value::as_f64).filter(|x| *x > 0.0));
-            fields.values().for_each(|field| find_multiples(field, found));
-        }
-        Value::Array(items) => items.iter().for_each(|item| find_multiples(item, found)),
-        _ => {}
-    }
+    let of = |fields: &Map<String, Value>| {
+        let own = fields.get("pattern").and_then(Value::as_str).map_or(0, str::len);
+        let names = fields.get("patternProperties").and_then(Value::as_object);
+        own + names.into_iter().flat_map(Map::keys).map(String::len).sum::<usize>()
+    };
+    objects(schema).into_iter().map(of).sum()
 }
 
 /// Returns false if every text of the schema contains another one of the same schema, and so on
 /// without end.
 pub fn has_end(schema: &Value) -> bool {
     // What a reference leads to has no end until proven otherwise.
-    let mut ends = BTreeMap::new();
-    find_references(schema, &mut ends);
+    let references = objects(schema).into_iter().filter_map(reference);
+    let mut ends: BTreeMap<&str, bool> = references.map(|name| (name, false)).collect();
     let mut names: Vec<&str> = ends.keys().copied().collect();
     loop {
         let known = ends.values().filter(|end| **end).count();
@@ -78,18 +76,6 @@ pub fn has_end(schema: &Value) -> bool {
     }
 }
 
-/// Collects the references in a schema.
-fn find_references<'a>(schema: &'a Value, found: &mut BTreeMap<&'a str, bool>) {
-    match schema {
-        Value::Object(fields) => {
-            found.extend(reference(fields).map(|name| (name, false)));
-            fields.values().for_each(|field| find_references(field, found));
-        }
-        Value::Array(items) => items.iter().for_each(|item| find_references(item, found)),
-        _ => {}
-    }
-}
-
 fn reference(fields: &Map<String, Value>) -> Option<&str> {
     fields.get("$ref").and_then(Value::as_str).map(|name| if name == "#/" { "#" } else { name })
 }
@@ -99,8 +85,9 @@ fn ends_with(schema: &Value, ends: &BTreeMap<&str, bool>) -> bool {
     let Some(fields) = schema.as_object() else { return true };
     let list = |name: &str| fields.get(name).and_then(Value::as_array).map(Vec::as_slice);
     let all = |name: &str| list(name).unwrap_or_default().iter().all(|one| ends_with(one, ends));
-    let any =
-        |name: &str| list(name).is_none_or(|list| list.iter().any(|one| ends_with(one, ends)));
+    let any = |name: &str| {
+        list(name).is_none_or(|of| of.is_empty() || of.iter().any(|one| ends_with(one, ends)))
+    };
     let required = list("required").unwrap_or_default().iter().filter_map(Value::as_str);
     let property = |name: &str| fields.get("properties").and_then(|all| all.get(name));
     let number = |name: &str| fields.get(name).and_then(Value::as_u64).unwrap_or(0) as usize;

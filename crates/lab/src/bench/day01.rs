@@ -41,12 +41,12 @@ pub fn count(tally: &mut Tally) -> Result<()> {
         |x: &Tensor, v: &Tensor, mask: Option<&Tensor>| scaled_dot_product_attention(x, x, v, mask);
     let mask = causal_mask(16, 0, &Device::Cpu)?;
     let (all, past) = (pairs(|x, v| attend(x, v, None))?, pairs(|x, v| attend(x, v, Some(&mask)))?);
-    tally.add("pairs of words that attention joins, of 16 words", all, past);
+    tally.add("pairs of tokens that attention joins, of 16", all, past);
     let percent = |without| -> Result<String> {
         Ok(format!("{:.1} %", 100.0 * chance(&Probe::story(without)?.0)?))
     };
     let (average, yours) = (percent(Some(Piece::Scores))?, percent(None)?);
-    tally.add("probability of \" ball\"; before: every word counts alike", average, yours);
+    tally.add("probability of \" ball\"; before: every token counts alike", average, yours);
     Ok(())
 }
 

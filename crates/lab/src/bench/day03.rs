@@ -17,7 +17,7 @@ pub fn count(tally: &mut Tally) -> Result<()> {
     let of = |without| -> Result<String> { Ok(format!("{:.2}", loss(&Probe::story(without)?.0)?)) };
     let yours = of(None)?;
     tally.add("loss over six stories; before: no norms", of(Some(Piece::Norms))?, &yours);
-    tally.add("the same; before: MLPs without a bend", of(Some(Piece::Bend))?, &yours);
+    tally.add("the same; before: MLPs without silu", of(Some(Piece::Bend))?, &yours);
     Ok(())
 }
 

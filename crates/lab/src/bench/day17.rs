@@ -11,9 +11,9 @@ use candecode::day17_kernel::{self, vectorized, Stored};
 use candecode::kit::ops::{Ops, SharedOps};
 use candecode::kit::{Cache, Logits, Model, Step, Weight};
 use candecode::DAYS;
+use candecode_engine::kernels;
 use candecode_engine::load::load_transformer;
 use candecode_engine::operations::{self, Kernels};
-use candecode_engine::{forecast, kernels};
 use candle_core::{CpuStorage, DType, Device, Storage, Tensor, WithDType};
 use half::bf16;
 use rayon::prelude::*;
@@ -89,10 +89,14 @@ fn implementations() -> [(&'static str, SharedOps); 4] {
     ]
 }
 
-/// Measures a step of the whole model: a token after [`PAST`] others.
+/// Measures a step of the whole model: a token after [`PAST`] others. Memory can be faster in some
+/// minutes than in others, on a virtual machine for example. So the bandwidth is probed before and
+/// after each implementation's steps, and the implementations take turns.
 fn whole_steps(times: &mut Times) -> Result<()> {
     let ids: Vec<u32> = (300..300 + PAST as u32).collect();
-    for (name, ops) in implementations() {
+    let turns = [implementations(), implementations()];
+    for (name, ops) in turns.into_iter().flatten() {
+        probe(times)?;
         let model = load_transformer(&locate(MODEL)?, DType::F32, &Device::Cpu, &ops)?;
         let mut cache = DynamicCache::new(model.config().num_hidden_layers);
         model.forward(&Step::new(&model, &ids, 0)?.with_logits(Logits::Last(1)), &mut cache)?;
@@ -102,14 +106,19 @@ fn whole_steps(times: &mut Times) -> Result<()> {
             model.forward(&step, &mut cache)?.to_vec3::<f32>()
         })?;
     }
-    Ok(())
+    probe(times)
+}
+
+/// Measures how long memory takes to deliver a gigabyte.
+fn probe(times: &mut Times) -> Result<()> {
+    times.samples("memory_gb", || Ok(1e9 / kernels::bandwidth(3)))
 }
 
 /// Prints the whole steps, from the slow form that the chapter starts from to the bound.
 fn report_steps(times: &Times) -> Result<()> {
     let config = load_transformer(&locate(MODEL)?, DType::F32, &Device::Cpu, &operations::plain())?;
     let bytes = weights_read(config.config()) * size_of::<f32>() as f64;
-    let bandwidth = forecast::this_machine().bandwidth;
+    let bandwidth = 1e9 / times.of("memory_gb")?;
     let whose = if DAYS[17].reference { "day 17, the reference" } else { "day 17, yours" };
     println!("a step of {MODEL} in f32, in ms");
     for (name, shown) in

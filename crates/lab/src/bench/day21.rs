@@ -1,7 +1,7 @@
 //! Day 21: day 15's requests in a cache with a fixed number of positions, as one rectangle and in
 //! pages.
 
-use crate::shared::{mix, model, scheduler, tokenizer};
+use crate::shared::{counted, mix, model, scheduler, tokenizer};
 use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
@@ -15,10 +15,12 @@ const POSITIONS: usize = 512;
 /// The block sizes to compare.
 const BLOCK_SIZES: [usize; 3] = [4, 16, 64];
 
-/// Sums over all passes.
+/// The passes of the model, prompts included, and sums over the steps after which something runs.
 #[derive(Default)]
 struct Sums {
+    /// The passes of the model.
     passes: usize,
+    steps: usize,
     running: usize,
     /// Positions taken by the running sequences, including padding and empty slots.
     taken: usize,
@@ -28,10 +30,15 @@ struct Sums {
 
 impl Sums {
     fn add(&mut self, running: usize, taken: usize, used: usize) {
-        self.passes += 1;
+        self.steps += 1;
         self.running += running;
         self.taken += taken;
         self.used += used;
+    }
+
+    /// The mean number of running sequences.
+    fn at_once(&self) -> f64 {
+        self.running as f64 / self.steps as f64
     }
 
     /// The share of the taken positions that hold no token.
@@ -40,11 +47,11 @@ impl Sums {
     }
 
     fn print(&self, name: &str, speed: f64) {
-        let mean = |sum: usize| sum as f64 / self.passes as f64;
+        let mean = |sum: usize| sum as f64 / self.steps as f64;
         println!(
             "{name:<14}{:>7}{:>11.2}{:>11.1}{:>8.1}{:>9}{speed:>7.2}",
             self.passes,
-            mean(self.running),
+            self.at_once(),
             mean(self.taken),
             mean(self.used),
             self.wasted()
@@ -54,6 +61,22 @@ impl Sums {
 
 /// Serves the mix with day 15's scheduler, where every row takes as many positions as the longest.
 fn rectangle(model: &dyn Model, tokenizer: &Tokenizer) -> Result<Sums> {
+    let (mut sums, [passes, _]) = counted(model, |model| serve_rows(model, tokenizer))?;
+    sums.passes = passes;
+    Ok(sums)
+}
+
+/// Serves the mix from a pool of blocks. A sequence starts as soon as there are enough blocks for
+/// its maximum length.
+fn pages(model: &dyn Model, tokenizer: &Tokenizer, block_size: usize) -> Result<Sums> {
+    let (mut sums, [passes, _]) =
+        counted(model, |model| serve_pages(model, tokenizer, block_size))?;
+    sums.passes = passes;
+    Ok(sums)
+}
+
+/// The rectangle's steps.
+fn serve_rows(model: &dyn Model, tokenizer: &Tokenizer) -> Result<Sums> {
     let mut scheduler = scheduler(model, tokenizer, POSITIONS);
     for request in mix(model) {
         scheduler.submit(request)?;
@@ -72,9 +95,8 @@ fn rectangle(model: &dyn Model, tokenizer: &Tokenizer) -> Result<Sums> {
     Ok(sums)
 }
 
-/// Serves the mix from a pool of blocks. A sequence starts as soon as there are enough blocks for
-/// its maximum length.
-fn pages(model: &dyn Model, tokenizer: &Tokenizer, block_size: usize) -> Result<Sums> {
+/// The steps over pages.
+fn serve_pages(model: &dyn Model, tokenizer: &Tokenizer, block_size: usize) -> Result<Sums> {
     let blocks = POSITIONS / block_size;
     let cache = PagedCache::new(model.config().num_hidden_layers, blocks, block_size)?;
     let mut batch = PagedBatch::new(model, Vec::new(), cache);
@@ -107,7 +129,7 @@ pub fn count(tally: &mut Tally) -> Result<()> {
     let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
     let (before, after) = (rectangle(&*model, &tokenizer)?, pages(&*model, &tokenizer, 16)?);
     tally.add("positions taken and not used; before: a rectangle", before.wasted(), after.wasted());
-    let at_once = |sums: &Sums| format!("{:.2}", sums.running as f64 / sums.passes as f64);
+    let at_once = |sums: &Sums| format!("{:.2}", sums.at_once());
     tally.add("sequences at a time in 512 positions", at_once(&before), at_once(&after));
     tally.add("passes for 24 requests", before.passes, after.passes);
     Ok(())

@@ -63,8 +63,9 @@ pub enum Part {
     Arguments { index: usize, text: String },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     Start,
     Thought,
     Text,
@@ -75,7 +76,7 @@ enum State {
 }
 
 /// Takes one answer apart.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct AnswerParser {
     form: AnswerForm,
     /// Whether a call is only reported once it is complete and valid JSON. In a stream, it's
@@ -99,9 +100,7 @@ pub struct AnswerParser {
 impl AnswerParser {
     /// Starts an answer in this form. `whole`: it's reported in one piece.
     pub fn new(form: AnswerForm, whole: bool) -> Self {
-        let (rest, space, parts) = (String::new(), String::new(), Vec::new());
-        let (state, call, calls) = (State::Start, Call::default(), 0);
-        Self { form, whole, state, rest, space, trim: false, said: false, call, calls, parts }
+        Self { form, whole, ..Self::default() }
     }
 
     /// Whether a call makes this answer's finish reason `tool_calls`. As in OpenAI's API, it
@@ -135,18 +134,13 @@ impl AnswerParser {
         match self.state {
             State::Start => self.start(last),
             State::Thought => {
-                let tagged = (self.form.calls == CallForm::Tagged).then_some(CALL);
-                match self.until(&[Some(THOUGHT), tagged], last, Part::Reasoning) {
-                    Some(found) => {
-                        let end = if found == THOUGHT { THOUGHT.len() } else { 0 };
-                        self.rest.drain(..end);
-                        self.space.clear();
-                        self.trim = true;
-                        self.state = State::Text;
-                        true
-                    }
-                    None => false,
-                }
+                let tagged = self.form.calls == CallForm::Tagged;
+                let marks = if tagged { &[THOUGHT, CALL][..] } else { &[THOUGHT] };
+                let Some(found) = self.until(marks, last, Part::Reasoning) else { return false };
+                self.rest.drain(..if found == THOUGHT { THOUGHT.len() } else { 0 });
+                self.space.clear();
+                (self.state, self.trim) = (State::Text, true);
+                true
             }
             State::Text => self.text(last),
             State::Call => self.in_call(),
@@ -199,33 +193,30 @@ impl AnswerParser {
                 return false;
             }
         };
-        match self.until(&[mark], last, Part::Content) {
-            Some(_) => {
-                self.state = State::Call;
-                true
-            }
-            None => false,
+        let found = self.until(mark.as_slice(), last, Part::Content).is_some();
+        if found {
+            self.state = State::Call;
         }
+        found
     }
 
     /// Reports the rest up to the first of these marks, which it returns. Without one, reports
     /// everything that can't be the beginning of a mark.
     fn until(
         &mut self,
-        marks: &[Option<&'static str>],
+        marks: &[&'static str],
         last: bool,
         part: fn(String) -> Part,
     ) -> Option<&'static str> {
-        let marks = || marks.iter().flatten().copied();
-        let found = marks().filter_map(|mark| Some((self.rest.find(mark)?, mark))).min();
-        let held = |mark: &str| {
+        let found = marks.iter().filter_map(|mark| Some((self.rest.find(mark)?, *mark))).min();
+        let held = |mark: &&str| {
             let longest = mark.len().min(self.rest.len() + 1);
             (1..longest).rev().find(|n| self.rest.ends_with(&mark[..*n])).unwrap_or(0)
         };
         let end = match found {
             Some((at, _)) => at,
             None if last => self.rest.len(),
-            None => self.rest.len() - marks().map(held).max().unwrap_or(0),
+            None => self.rest.len() - marks.iter().map(held).max().unwrap_or(0),
         };
         let text: String = self.rest.drain(..end).collect();
         let text = if self.trim { text.trim_start() } else { &text };
@@ -304,24 +295,17 @@ impl AnswerParser {
         self.add(Part::Content(text));
     }
 
+    /// Reports a part, unless it's empty or of a call that doesn't count.
     fn add(&mut self, part: Part) {
-        use Part::{Arguments, Call, Content, Reasoning};
-        let (Content(new) | Reasoning(new) | Arguments { text: new, .. } | Call { name: new, .. }) =
-            &part;
-        let extra = |index: usize| self.form.one_call && index > 0;
-        self.said |= matches!(&part, Content(_)) && !new.is_empty();
-        match (self.parts.last_mut(), &part) {
-            (_, Call { index, .. } | Arguments { index, .. }) if extra(*index) => {}
-            (Some(Content(text)), Content(new)) | (Some(Reasoning(text)), Reasoning(new)) => {
-                text.push_str(new);
-            }
-            (Some(Arguments { index: old, text }), Arguments { index, text: new })
-                if old == index =>
-            {
-                text.push_str(new);
-            }
-            _ if new.is_empty() => {}
-            _ => self.parts.push(part),
+        let (text, index) = match &part {
+            Part::Content(text) | Part::Reasoning(text) => (text, 0),
+            Part::Call { index, name } => (name, *index),
+            Part::Arguments { index, text } => (text, *index),
+        };
+        let counts = index == 0 || !self.form.one_call;
+        if counts && !text.is_empty() {
+            self.said |= matches!(part, Part::Content(_));
+            self.parts.push(part);
         }
     }
 }

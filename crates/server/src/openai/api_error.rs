@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use candecode::day20_serve::JobError;
 use candecode::kit::panics::Unwritten;
 use candecode::kit::processor::LEFT_NO_TOKEN;
+use candecode_structured::TOO_COMPLEX;
 use serde_json::{json, Value};
 
 /// Maximum length of an error message, in characters.
@@ -177,8 +178,10 @@ impl From<JobError> for ApiError {
                 Self::unwritten(message)
             }
             JobError::Invalid(message) => Self::unreadable(message),
-            // The request's own rules contradict each other, so sending it again wouldn't help.
-            JobError::Failed(message) if message.contains(LEFT_NO_TOKEN) => {
+            // The request's own rules leave nothing, or are too complex: it would fail again.
+            JobError::Failed(message)
+                if message.contains(LEFT_NO_TOKEN) || message.contains(TOO_COMPLEX) =>
+            {
                 Self::unreadable(message)
             }
             JobError::Failed(message) => Self::failed(message),

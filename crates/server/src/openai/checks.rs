@@ -3,7 +3,7 @@
 
 use super::api_error::ApiError;
 use super::api_request::ApiRequest;
-use super::fields::{Endpoint, Fields, Logprobs};
+use super::fields::{Endpoint, Fields, Logprobs, StreamOptions};
 use super::tools;
 use candecode::kit::error::describe;
 use candecode::kit::{ModelConfig, SamplingParams, Tokenizer};
@@ -47,7 +47,8 @@ pub fn check(fields: &Fields) -> Result<(), ApiError> {
         let message = "top_logprobs needs \"logprobs\": true";
         return Err(ApiError::invalid("top_logprobs", message));
     }
-    if fields.stream_options.include_usage == Some(true) && !fields.stream {
+    let StreamOptions { include_usage, continuous_usage_stats } = fields.stream_options;
+    if [include_usage, continuous_usage_stats].contains(&Some(true)) && !fields.stream {
         let message = "stream_options requires \"stream\": true";
         return Err(ApiError::invalid("stream_options", message));
     }

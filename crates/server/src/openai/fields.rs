@@ -141,20 +141,14 @@ pub struct Part {
     pub text: Option<String>,
 }
 
-/// OpenAI's `response_format`. llama.cpp's has the schema beside the type.
+/// OpenAI's `response_format`. llama.cpp's has the schema beside the type. `json_schema` has a name
+/// and `strict`, too, which change nothing: every schema is enforced.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(expecting = "an object with a type")]
 pub struct ResponseFormat {
     #[serde(rename = "type")]
     pub kind: String,
-    pub json_schema: Option<NamedSchema>,
-    pub schema: Option<Value>,
-}
-
-/// A schema with its name and `strict`, which change nothing: every schema is enforced.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(expecting = "an object with a schema")]
-pub struct NamedSchema {
+    pub json_schema: Option<Map<String, Value>>,
     pub schema: Option<Value>,
 }
 
@@ -212,7 +206,7 @@ const UNSUPPORTED: &[(IsOff, &[&str])] = &[
         "guidance_scale", "n_cmpl", "num_beams", "repeat_penalty", "tfs_z", "typical_p",
     ]),
     (|value, _| value == "none", &["reasoning_effort"]),
-    (|value, _| *value == true, &["skip_special_tokens"]),
+    (|value, _| *value == true, &["include_reasoning", "skip_special_tokens"]),
     (|value, endpoint| *value == (endpoint == Endpoint::Completions), &["add_special_tokens"]),
 ];
 

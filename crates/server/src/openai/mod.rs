@@ -10,11 +10,11 @@ mod reply;
 #[cfg(test)]
 mod tests;
 mod tool_fields;
-pub mod tools;
+mod tools;
 
 pub use answer_parser::{AnswerForm, CallForm, Thoughts};
 pub use api_error::{cut, ApiError};
 pub use api_request::{ApiRequest, ChatMessage, PromptInput, NO_SEED};
 pub use fields::Endpoint;
-pub use reply::{Backing, ChoiceDelta, Reply};
-pub use tool_fields::{ToolChoice, ToolMode};
+pub use reply::{Backing, Reply};
+pub use tool_fields::ToolChoice;

@@ -263,6 +263,9 @@ fn form(fields: &mut Fields) -> Result<Option<(&'static str, Form)>, ApiError> {
         }
     }
     let any_object = asked.json_object == Some(true);
+    let call = tools::schema(fields).map(|calls| Form::Format(Constraint::CompactJson(calls)));
+    // `response_format` is about what is said, and a required call says nothing.
+    let said = response_format(fields.response_format.take())?.filter(|_| call.is_none());
     let forms = [
         (NAME, asked.regex.map(Form::Regex)),
         (NAME, asked.choice.map(one_of)),
@@ -271,8 +274,8 @@ fn form(fields: &mut Fields) -> Result<Option<(&'static str, Form)>, ApiError> {
         (NAME, asked.grammar.map(|grammar| Form::Format(Constraint::Grammar(grammar)))),
         ("guided_regex", fields.guided_regex.take().map(Form::Regex)),
         ("guided_choice", fields.guided_choice.take().map(one_of)),
-        ("response_format", response_format(fields.response_format.take())?),
-        ("tools", tools::schema(fields).map(|calls| Form::Format(Constraint::CompactJson(calls)))),
+        ("response_format", said),
+        ("tools", call),
     ];
     let mut given = forms.into_iter().filter_map(|(name, form)| Some((name, form?)));
     let first = given.next();
@@ -304,8 +307,9 @@ fn response_format(sent: Option<ResponseFormat>) -> Result<Option<Form>, ApiErro
         "text" => return Ok(None),
         "json_object" => format.schema.map_or_else(Constraint::json_object, Constraint::JsonSchema),
         "json_schema" => {
-            let named = format.json_schema.and_then(|named| named.schema);
-            let schema = named.or(format.schema).ok_or_else(|| {
+            let named = format.json_schema.and_then(|mut named| named.remove("schema"));
+            let schema = named.filter(|schema| !schema.is_null()).or(format.schema);
+            let schema = schema.ok_or_else(|| {
                 let message = "response_format.json_schema.schema is missing; send a JSON schema";
                 ApiError::invalid("response_format", message)
             })?;

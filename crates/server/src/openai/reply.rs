@@ -112,16 +112,6 @@ pub struct Backing {
     pub fingerprint: String,
 }
 
-impl ReplyChoice {
-    /// Returns OpenAI's word for the reason it finished.
-    fn finish_reason(&self, finish: FinishReason) -> &'static str {
-        match finish_reason(finish) {
-            "stop" if self.parser.as_ref().is_some_and(AnswerParser::has_called) => "tool_calls",
-            reason => reason,
-        }
-    }
-}
-
 /// An answer under construction: takes tokens, and produces OpenAI's JSON in one piece or as a
 /// stream.
 #[derive(Clone)]
@@ -191,15 +181,19 @@ impl Reply {
         self.logprobs || self.prompt_logprobs.is_some()
     }
 
-    /// Fails if the logprobs of the prompt before this token couldn't be computed.
+    /// Spells out what the loop has sent.
     ///
     /// # Errors
-    /// 500, with the reason.
-    pub fn check(&self, piece: &ChoiceToken) -> Result<(), ApiError> {
-        let Some(backing) = &self.backing else { return Ok(()) };
-        match backing.reports[piece.index].error() {
+    /// 500 if the logprobs of the prompt before this token couldn't be computed.
+    pub fn spell(
+        &self,
+        piece: ChoiceToken,
+        tokenizer: &Tokenizer,
+    ) -> Result<ChoiceDelta, ApiError> {
+        let report = self.backing.as_ref().map(|backing| backing.reports[piece.index].found());
+        match report.and_then(|report| report.error.clone()) {
             Some(error) => Err(ApiError::failed(format!("the prompt's logprobs: {error}"))),
-            None => Ok(()),
+            None => Ok(ChoiceDelta::new(piece, tokenizer, self.logprobs)),
         }
     }
 
@@ -228,7 +222,7 @@ impl Reply {
 
     /// Returns the number of tokens in a choice's prompt that were cached.
     fn cached_tokens(&self, index: usize) -> Option<usize> {
-        self.backing.as_ref().map(|backing| backing.reports[index].cached_tokens())
+        self.backing.as_ref().map(|backing| backing.reports[index].found().cached_tokens)
     }
 
     /// Appends a token to its choice.
@@ -308,8 +302,7 @@ impl Reply {
         logprobs: Value,
         finish: Option<FinishReason>,
     ) -> String {
-        let reason = finish.map(|finish| self.choices[index].finish_reason(finish));
-        let mut choice = json!({"index": index, "logprobs": logprobs, "finish_reason": reason});
+        let mut choice = self.choice(index, logprobs, finish);
         let name = if self.endpoint == Endpoint::Chat { "delta" } else { "text" };
         choice[name] = new;
         let usage = match self.stream_options.continuous_usage_stats {
@@ -323,22 +316,37 @@ impl Reply {
         sse(self.chunk(json!([choice]), usage))
     }
 
-    /// Builds the part that all events share. If the stream ends with a usage event, every earlier
-    /// event has a `usage`, too: `null`, or that of its choice so far.
+    /// Builds an event. If the stream ends with a usage event, every earlier event has a `usage`,
+    /// too: `null`, or that of its choice so far.
     fn chunk(&self, choices: Value, usage: Value) -> Value {
-        let object = match self.endpoint {
-            Endpoint::Completions => "text_completion",
-            Endpoint::Chat => "chat.completion.chunk",
-        };
-        let mut chunk = json!({
-            "id": self.id, "object": object, "created": self.created, "model": self.model,
-            "choices": choices,
-        });
-        self.sign(&mut chunk);
+        let mut chunk = self.answer("chat.completion.chunk", choices);
         if self.stream_options.include_usage == Some(true) {
             chunk["usage"] = usage;
         }
         chunk
+    }
+
+    /// Builds the part that a whole answer and all events share. `chat` is the name of a chat's.
+    fn answer(&self, chat: &str, choices: Value) -> Value {
+        let object = if self.endpoint == Endpoint::Chat { chat } else { "text_completion" };
+        let mut answer = json!({
+            "id": self.id, "object": object, "created": self.created, "model": self.model,
+            "choices": choices,
+        });
+        if let Some(backing) = &self.backing {
+            answer["system_fingerprint"] = json!(backing.fingerprint);
+        }
+        answer
+    }
+
+    /// Builds the part that a choice has in a whole answer and in every event.
+    fn choice(&self, index: usize, logprobs: Value, finish: Option<FinishReason>) -> Value {
+        let parser = &self.choices[index].parser;
+        let reason = finish.map(|finish| match finish_reason(finish) {
+            "stop" if parser.as_ref().is_some_and(AnswerParser::has_called) => "tool_calls",
+            reason => reason,
+        });
+        json!({"index": index, "logprobs": logprobs, "finish_reason": reason})
     }
 
     /// Returns the end of a stream that failed midway: the error as an event, then the end marker.
@@ -351,10 +359,9 @@ impl Reply {
         let mut choices = Vec::new();
         for index in 0..self.choices.len() {
             let logprobs = self.take_logprobs(index);
+            let text = std::mem::take(&mut self.choices[index].text);
             let parts = std::mem::take(&mut self.choices[index].parts);
-            let ReplyChoice { text, finish, .. } = &self.choices[index];
-            let reason = finish.map(|finish| self.choices[index].finish_reason(finish));
-            let mut choice = json!({"index": index, "logprobs": logprobs, "finish_reason": reason});
+            let mut choice = self.choice(index, logprobs, self.choices[index].finish);
             match self.endpoint {
                 Endpoint::Completions => {
                     choice["text"] = json!(text);
@@ -364,26 +371,12 @@ impl Reply {
             }
             choices.push(choice);
         }
-        let object = match self.endpoint {
-            Endpoint::Completions => "text_completion",
-            Endpoint::Chat => "chat.completion",
-        };
-        let mut whole = json!({
-            "id": self.id, "object": object, "created": self.created, "model": self.model,
-            "choices": choices, "usage": self.usage(),
-        });
-        self.sign(&mut whole);
+        let mut whole = self.answer("chat.completion", json!(choices));
+        whole["usage"] = self.usage();
         if self.endpoint == Endpoint::Chat {
             self.add_prompt_logprobs(&mut whole, 0);
         }
         escaped(whole)
-    }
-
-    /// Adds OpenAI's `system_fingerprint`.
-    fn sign(&self, answer: &mut Value) {
-        if let Some(backing) = &self.backing {
-            answer["system_fingerprint"] = json!(backing.fingerprint);
-        }
     }
 
     /// Adds the logprobs of a choice's prompt as vLLM does: `[null, {id: {"logprob", "rank",
@@ -394,11 +387,12 @@ impl Reply {
         to["prompt_logprobs"] = Value::Null;
         let Some(most) = self.prompt_logprobs else { return };
         let mut all = vec![Value::Null];
-        for Score { id, logprob, rank, top } in reports[index].scores() {
-            let ranked = (1..).zip(top.into_iter().take(most)).map(|(rank, (id, p))| (id, p, rank));
+        for Score { id, logprob, rank, top } in &reports[index].found().scores {
+            let ranked = (1..).zip(top.iter().take(most)).map(|(rank, (id, p))| (id, p, rank));
             let mut at = json!({});
-            for (id, logprob, rank) in ranked.chain([(id, logprob, rank)]) {
-                let Spelled { token, logprob, .. } = Spelled::new(engine.tokenizer(), id, logprob);
+            for (id, logprob, rank) in ranked.chain([(id, logprob, *rank)]) {
+                let Spelled { token, logprob, .. } =
+                    Spelled::new(engine.tokenizer(), *id, *logprob);
                 at[id.to_string()] =
                     json!({"logprob": logprob, "rank": rank, "decoded_token": token});
             }
@@ -413,32 +407,23 @@ impl Reply {
         let (tokenizer, report) = (engine.tokenizer(), &reports[index]);
         let first = Spelled::new(tokenizer, report.first, None);
         let mut all = vec![TokenLogprobs { chosen: first, top: Vec::new() }];
-        for Score { id, logprob, top, .. } in report.scores() {
+        for Score { id, logprob, top, .. } in &report.found().scores {
             let top = top.iter().take(most).map(|(id, p)| Spelled::new(tokenizer, *id, *p));
-            let chosen = Spelled::new(tokenizer, id, logprob);
+            let chosen = Spelled::new(tokenizer, *id, *logprob);
             all.push(TokenLogprobs { chosen, top: top.collect() });
         }
         all
     }
 
     /// Returns a chat's whole message: this text, or these parts of it.
-    fn message(&self, index: usize, text: &str, parts: Vec<Part>) -> Value {
-        let (mut content, mut thoughts, mut calls) = (text.to_string(), String::new(), Vec::new());
+    fn message(&self, index: usize, mut content: String, parts: Vec<Part>) -> Value {
+        let (mut thoughts, mut called) = (String::new(), Vec::new());
         for part in parts {
             match part {
                 Part::Content(text) => content += &text,
                 Part::Reasoning(text) => thoughts += &text,
-                Part::Call { index: call, name } => {
-                    let function = json!({"name": name, "arguments": ""});
-                    let id = self.call_id(index, call);
-                    calls.push(json!({"id": id, "type": "function", "function": function}));
-                }
-                Part::Arguments { text, .. } => {
-                    if let Some(call) = calls.last_mut() {
-                        let so_far = call["function"]["arguments"].as_str().unwrap_or_default();
-                        call["function"]["arguments"] = json!(format!("{so_far}{text}"));
-                    }
-                }
+                Part::Call { name, .. } => called.push((name, String::new())),
+                Part::Arguments { index, text } => called[index].1 += &text,
             }
         }
         let mut message = json!({"role": "assistant", "content": content, "refusal": null});
@@ -446,11 +431,15 @@ impl Reply {
             message["reasoning"] = json!(thoughts);
             message["reasoning_content"] = json!(thoughts); // its older name
         }
-        if !calls.is_empty() {
+        if !called.is_empty() {
             if content.is_empty() {
                 message["content"] = Value::Null;
             }
-            message["tool_calls"] = json!(calls);
+            let call = |(call, (name, arguments)): (usize, (String, String))| {
+                let function = json!({"name": name, "arguments": arguments});
+                json!({"id": self.call_id(index, call), "type": "function", "function": function})
+            };
+            message["tool_calls"] = called.into_iter().enumerate().map(call).collect();
         }
         message
     }

@@ -31,12 +31,12 @@ pub struct Function {
     pub parameters: Option<Map<String, Value>>,
 }
 
-/// Whether the model calls a tool, and which.
+/// A call that the model has to make. Without it, the model chooses.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(
     untagged,
     expecting = "expected none, auto, required or {\"type\": \"function\", \"function\": \
-                 {\"name\": …}}"
+                 {\"name\": …}}" // `Fields::read` has dealt with none and auto
 )]
 pub enum ToolChoice {
     Mode(ToolMode),
@@ -50,8 +50,6 @@ pub enum ToolChoice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolMode {
-    None,
-    Auto,
     Required,
 }
 
@@ -83,15 +81,14 @@ impl SentCall {
     /// Returns the call for a chat template: templates expect an object as arguments, and OpenAI
     /// sends it as text. Text that isn't an object, as of a call that was cut short, stays text.
     pub fn for_template(mut self) -> Value {
-        let arguments = &mut self.function.arguments;
-        if let Value::String(text) = arguments {
-            match serde_json::from_str(text) {
-                Ok(Value::Object(object)) => *arguments = Value::Object(object),
-                _ if text.trim().is_empty() => *arguments = json!({}),
-                _ => {}
-            }
-        } else if arguments.is_null() {
-            *arguments = json!({});
+        let object = match &self.function.arguments {
+            Value::Null => Some(Map::new()),
+            Value::String(text) if text.trim().is_empty() => Some(Map::new()),
+            Value::String(text) => serde_json::from_str(text).ok(),
+            _ => None,
+        };
+        if let Some(object) = object {
+            self.function.arguments = Value::Object(object);
         }
         json!(self)
     }

@@ -2,7 +2,7 @@
 
 use super::api_error::ApiError;
 use super::fields::Fields;
-use super::tool_fields::{Tool, ToolChoice, ToolMode};
+use super::tool_fields::{Function, Tool, ToolChoice};
 use candecode::kit::error::quoted;
 use serde_json::{json, Map, Value};
 
@@ -18,11 +18,9 @@ const MOST_CALLS: usize = 8;
 /// The keywords of a schema whose values are named schemas.
 const NAMED_SCHEMAS: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
 
-/// The tool choice in effect: without one, `auto`, if there are tools.
-pub fn choice(fields: &Fields) -> ToolChoice {
-    let default = if fields.tools.is_empty() { ToolMode::None } else { ToolMode::Auto };
-    fields.tool_choice.clone().unwrap_or(ToolChoice::Mode(default))
-}
+/// The keywords of a schema that say, or can say, which other properties an object has.
+const OPENING: [&str; 5] =
+    ["additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "$ref"];
 
 /// Rejects tools that can't be called, and a choice that can't be made.
 ///
@@ -31,15 +29,13 @@ pub fn choice(fields: &Fields) -> ToolChoice {
 pub fn check(fields: &Fields) -> Result<(), ApiError> {
     let tools = &fields.tools;
     let invalid = |message: String| Err(ApiError::invalid("tools", message));
-    if tools.len() > MOST_TOOLS {
-        return invalid(format!("tools may have at most {MOST_TOOLS} tools, got {}", tools.len()));
+    let bytes = json!(tools).to_string().len();
+    for (what, got, most) in [("tools", tools.len(), MOST_TOOLS), ("bytes", bytes, MOST_BYTES)] {
+        if got > most {
+            return invalid(format!("tools may have at most {most} {what}, got {got}"));
+        }
     }
-    let bytes = if tools.is_empty() { 0 } else { json!(tools).to_string().len() };
-    if bytes > MOST_BYTES {
-        return invalid(format!("tools may have at most {MOST_BYTES} bytes, got {bytes}"));
-    }
-    for (i, Tool { function, .. }) in tools.iter().enumerate() {
-        let name = &function.name;
+    for (i, Tool { function: Function { name, parameters, .. }, .. }) in tools.iter().enumerate() {
         if name.is_empty() || name.len() > LONGEST_NAME {
             let message = format!("tools[{i}].function.name must have 1 to {LONGEST_NAME} bytes");
             return invalid(message);
@@ -47,62 +43,49 @@ pub fn check(fields: &Fields) -> Result<(), ApiError> {
         if tools[..i].iter().any(|other| other.function.name == *name) {
             return invalid(format!("tools[{i}] is a second tool named {}", quoted(name)));
         }
-        let parameters = function.parameters.as_ref();
-        let kind = parameters.and_then(|parameters| parameters.get("type"));
-        if let Some(kind) = kind.filter(|kind| **kind != "object") {
-            let message = format!(
-                "tools[{i}].function.parameters must be a JSON schema with the type \"object\", \
-                 got the type {:.60}",
-                kind.to_string()
-            );
-            return invalid(message);
-        }
-        let properties = parameters.and_then(|parameters| parameters.get("properties"));
-        let is_schema = |schema: &Value| schema.is_object() || schema.is_boolean();
-        let good = properties.is_none_or(|properties| {
-            properties.as_object().is_some_and(|properties| properties.values().all(is_schema))
-        });
-        if !good {
-            let message = format!(
-                "tools[{i}].function.parameters.properties must be an object of JSON schemas"
-            );
-            return invalid(message);
+        if !parameters.as_ref().is_none_or(is_object_schema) {
+            return invalid(format!(
+                "tools[{i}].function.parameters must be the JSON schema of an object; the values \
+                 of properties and $defs are schemas"
+            ));
         }
     }
-    let named = match choice(fields) {
-        ToolChoice::Named { function, .. } => Some(function.name),
-        ToolChoice::Mode(ToolMode::Required) if tools.is_empty() => None,
-        ToolChoice::Mode(_) => return Ok(()),
-    };
-    let message = match named {
-        Some(name) if tools.iter().any(|tool| tool.function.name == name) => return Ok(()),
-        Some(name) => format!("tool_choice names {}, which is none of the tools", quoted(&name)),
-        None => "tool_choice \"required\" needs tools".to_string(),
+    let has = |name: &str| tools.iter().any(|tool| tool.function.name == name);
+    let message = match &fields.tool_choice {
+        Some(ToolChoice::Mode(_)) if tools.is_empty() => {
+            "tool_choice \"required\" needs tools".to_string()
+        }
+        Some(ToolChoice::Named { function, .. }) if !has(&function.name) => {
+            format!("tool_choice names {}, which is none of the tools", quoted(&function.name))
+        }
+        _ => return Ok(()),
     };
     Err(ApiError::invalid("tool_choice", message))
+}
+
+/// Returns true for what can be the schema of a tool's parameters, at first sight.
+fn is_object_schema(schema: &Map<String, Value>) -> bool {
+    let is_schema = |value: &Value| value.is_object() || value.is_boolean();
+    let are_schemas =
+        |named: &Value| named.as_object().is_some_and(|named| named.values().all(is_schema));
+    schema.get("type").is_none_or(|kind| kind == "object")
+        && NAMED_SCHEMAS.iter().filter_map(|key| schema.get(*key)).all(are_schemas)
 }
 
 /// The JSON schema of an answer to a request that requires a call: a list of `{"name": …,
 /// "parameters": …}`, as in vLLM, or the arguments alone if it names a tool. None: the model is
 /// free.
 pub fn schema(fields: &Fields) -> Option<Value> {
-    let empty = || json!({"type": "object", "properties": {}, "additionalProperties": false});
     let parameters = |tool: &Tool, place: &str| {
         let mut schema = match &tool.function.parameters {
             Some(parameters) if !parameters.is_empty() => json!(parameters),
-            _ => empty(),
+            _ => json!({"type": "object", "properties": {}}),
         };
         prepare(&mut schema, place, true);
         schema
     };
-    let name = match choice(fields) {
-        ToolChoice::Mode(ToolMode::Required) if fields.tools.is_empty() => return None,
-        ToolChoice::Mode(ToolMode::Required) => None,
-        ToolChoice::Named { function, .. } => Some(function.name),
-        ToolChoice::Mode(_) => return None,
-    };
-    if let Some(name) = name {
-        let tool = fields.tools.iter().find(|tool| tool.function.name == name);
+    if let ToolChoice::Named { function, .. } = fields.tool_choice.as_ref()? {
+        let tool = fields.tools.iter().find(|tool| tool.function.name == function.name);
         return tool.map(|tool| parameters(tool, "#"));
     }
     // Each tool's schema is a definition, and what it refers to is in there.
@@ -138,8 +121,7 @@ fn prepare(schema: &mut Value, place: &str, closes: bool) {
                     *to = format!("{place}{path}");
                 }
             }
-            let open = ["additionalProperties", "patternProperties", "unevaluatedProperties"];
-            let is_open = open.iter().chain(&["allOf", "$ref"]).any(|key| map.contains_key(*key));
+            let is_open = OPENING.iter().any(|key| map.contains_key(*key));
             if closes && map.get("properties").is_some_and(Value::is_object) && !is_open {
                 map.insert("additionalProperties".into(), json!(false));
             }

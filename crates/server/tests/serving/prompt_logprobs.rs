@@ -78,7 +78,9 @@ fn scores_of_prompts_are_the_models_under_every_scheduler() {
 #[test]
 fn a_streamed_echo_has_the_scores_of_the_whole() {
     let server = Server::start(&[]);
-    let more = json!({"echo": true, "logprobs": 1, "max_tokens": 5});
+    // The stop string holds text back.
+    let stop = ", there was a zebra";
+    let more = json!({"echo": true, "logprobs": 1, "max_tokens": 5, "stop": stop});
     let whole = asked(&server, COMPLETIONS, &body("Once upon a time", &more));
     let streamed = body("Once upon a time", &with(more, &json!({"stream": true})));
     let events = server.events(COMPLETIONS, &streamed);
@@ -86,6 +88,15 @@ fn a_streamed_echo_has_the_scores_of_the_whole() {
         let lists = events.iter().filter_map(|e| e["choices"][0]["logprobs"][name].as_array());
         let all: Vec<Value> = lists.flatten().cloned().collect();
         assert_eq!(json!(all), whole["choices"][0]["logprobs"][name], "{name}");
+    }
+    // As vLLM's `test_echo_logprob_completion` expects.
+    for (most, prompt) in [0, 1].into_iter().zip([json!("Once upon a time"), json!(tokens(6, 9))]) {
+        let ask = json!({"prompt": prompt, "echo": true, "logprobs": most, "max_tokens": 5});
+        let top = &asked(&server, COMPLETIONS, &ask)["choices"][0]["logprobs"]["top_logprobs"];
+        let top = top.as_array().unwrap();
+        let sizes = top[1..].iter().map(|at| at.as_object().unwrap().len());
+        assert!(top.len() > 5 && top[0].is_null());
+        assert!(sizes.into_iter().all(|n| (most.max(1)..=most + 1).contains(&n)), "{top:?}");
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::running_server::{body, with, Server};
 use serde_json::{json, Value};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const COMPLETIONS: &str = "/v1/completions";
@@ -42,6 +43,9 @@ fn formats_of_vllms_and_llama_cpps_tests() {
         "required": ["result"], "additionalProperties": false});
     let wrong = json!({"type": "object", "properties": {"brand": {"type": "string"}, "foo": "bar"},
         "required": ["brand", "foo"]});
+    let car = json!({"properties": {"brand": {"title": "Brand", "type": "string", "maxLength": 9},
+        "car_type": {"$ref": "#/$defs/CarType"}}, "required": ["brand", "car_type"], "title": "Car",
+        "type": "object", "$defs": {"CarType": {"enum": ["sedan", "SUV"], "type": "string"}}});
     let schema = |schema: Value| json!({"type": "json_schema", "json_schema": {"name": "n", "schema": schema}});
     let sql = "root ::= select_statementinvalidsyntax\n\nselect_statement ::= \"SELECT \" column";
     for (asked, want) in [
@@ -55,6 +59,16 @@ fn formats_of_vllms_and_llama_cpps_tests() {
         (json!({"response_format": {"type": "text"}}), Some("")),
         (json!({"structured_outputs": {"grammar": "start: \"a\"~5"}}), Some("aaaaa")),
         (json!({"structured_outputs": {"json_object": true}}), Some("{")),
+        (
+            json!({"response_format": {"type": "json_object", "schema": {"items": [{"type": "integer"}]}}}),
+            Some(""),
+        ),
+        (
+            json!({"structured_outputs": {"choice": ["Java", "JavaScript", "C++", "C#"]},
+                "logprobs": true, "top_logprobs": 5}),
+            Some(""),
+        ),
+        (json!({"structured_outputs": {"json": car}}), Some("{\"brand\"")),
         (json!({"response_format": {"type": "sound"}}), None),
         (json!({"response_format": {"type": "json_object", "schema": 123}}), None),
         (json!({"response_format": {"type": "json_object", "schema": {"type": 123}}}), None),
@@ -74,7 +88,14 @@ fn formats_of_vllms_and_llama_cpps_tests() {
         match want {
             Some(start) => {
                 assert_eq!(status, 200, "{asked}: {answer}");
-                let text = answer["choices"][0]["message"]["content"].as_str().unwrap();
+                let choice = &answer["choices"][0];
+                let text = choice["message"]["content"].as_str().unwrap();
+                let choices = asked["structured_outputs"]["choice"].as_array();
+                assert!(choices.is_none_or(|choices| choices.contains(&json!(text))), "{text}");
+                for token in choice["logprobs"]["content"].as_array().into_iter().flatten() {
+                    let top = token["top_logprobs"].as_array().unwrap();
+                    assert!(top.iter().all(|one| one["logprob"].as_f64() >= Some(-9999.0)));
+                }
                 assert!(text.replace([' ', '\n'], "").starts_with(start), "{asked}: {text:?}");
             }
             None => {
@@ -168,6 +189,12 @@ fn impossible_formats_are_refused() {
     let server = Server::start(&[]);
     let whole = server.text("Once upon a time", &json!({}));
     let many: Vec<Value> = (0..10_000).map(|n| json!({"required": [format!("k{n}")]})).collect();
+    // Too many properties to keep track of, as it turns out while the text is written.
+    let properties: BTreeMap<_, _> = (0..600).map(|n| (format!("k{n}"), json!({}))).collect();
+    let ask = json!({"structured_outputs": {"json": {"type": "object", "properties": properties}}});
+    let (status, answer) = server.post(COMPLETIONS, &body("Once", &ask));
+    assert_eq!((status, &answer["error"]["type"]), (400, &json!("invalid_request_error")));
+    assert!(answer["error"]["message"].as_str().unwrap().contains("too complex"), "{answer}");
     let endless = json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]});
     for schema in [
         json!("{"),

@@ -53,6 +53,7 @@ fn both_ways(server: &Server, more: &Value) -> Vec<(String, String, Calls, Strin
     let mut ids = BTreeSet::new();
     for choice in whole["choices"].as_array().unwrap() {
         let message = &choice["message"];
+        assert!(message.get("tool_calls").is_none_or(|calls| *calls != json!([])), "{message}");
         let mut calls = Vec::new();
         for call in message["tool_calls"].as_array().into_iter().flatten() {
             assert_eq!(call["type"], "function");
@@ -65,10 +66,13 @@ fn both_ways(server: &Server, more: &Value) -> Vec<(String, String, Calls, Strin
         all.push((content, thoughts, calls, text(&choice["finish_reason"])));
     }
     let mut streamed = vec![(String::new(), String::new(), Calls::new(), String::new()); all.len()];
+    let mut logprobs = vec![Vec::new(); all.len()];
     for event in server.events(CHAT, &with(chat(more), &json!({"stream": true}))) {
         let Some(choice) = event["choices"].get(0) else { continue };
-        let (content, thoughts, calls, reason) =
-            &mut streamed[choice["index"].as_u64().unwrap() as usize];
+        let index = choice["index"].as_u64().unwrap() as usize;
+        let new = choice["logprobs"]["content"].as_array();
+        logprobs[index].extend(new.into_iter().flatten().cloned());
+        let (content, thoughts, calls, reason) = &mut streamed[index];
         assert!(reason.is_empty(), "nothing follows the finish reason: {event}");
         let delta = &choice["delta"];
         *content += &text(&delta["content"]);
@@ -87,6 +91,11 @@ fn both_ways(server: &Server, more: &Value) -> Vec<(String, String, Calls, Strin
         *reason = text(&choice["finish_reason"]);
     }
     assert_eq!(streamed, all, "{more}");
+    // Also of tokens that the parser took, such as the tag of a call.
+    for (logprobs, choice) in logprobs.into_iter().zip(whole["choices"].as_array().unwrap()) {
+        let whole = choice["logprobs"]["content"].as_array().cloned().unwrap_or_default();
+        assert_eq!(logprobs, whole, "{more}");
+    }
     all
 }
 
@@ -108,7 +117,10 @@ fn required_and_named_calls_match_their_schemas_whole_and_streamed() {
             assert_eq!(reason, "stop", "as in OpenAI's API, for a named tool");
         }
     }
-    let required = json!({"tools": tools(), "tool_choice": "required", "n": 8, "max_tokens": 300});
+    // A format of what is said doesn't matter: nothing is (vLLM's
+    // `test_response_format_with_tool_choice_required`).
+    let required = json!({"tools": tools(), "tool_choice": "required", "n": 8, "max_tokens": 300,
+        "response_format": {"type": "json_object"}});
     for (content, _, calls, reason) in both_ways(&server, &required) {
         assert_eq!(content, "");
         for (i, (name, arguments)) in calls.iter().enumerate() {
@@ -147,14 +159,15 @@ fn a_model_chooses_in_the_form_of_its_template() {
     let test = ("test".to_string(), r#"{"success": true}"#.to_string());
     let weather = ("python".to_string(), "{}".to_string());
     let (content, _, calls, reason) = says(&format!("Well\\. {call}"), &json!({}));
-    assert_eq!(
-        (content.as_str(), calls, reason.as_str()),
-        ("Well.", vec![test.clone()], "tool_calls")
-    );
+    let only = vec![test.clone()];
+    assert_eq!((content.as_str(), &calls, reason.as_str()), ("Well.", &only, "tool_calls"));
     let two =
         format!(r#"{call}\n<tool_call>\{{"name": "python", "arguments": \{{\}}\}}</tool_call>"#);
-    assert_eq!(says(&two, &json!({})).2, [test.clone(), weather]);
-    assert_eq!(says(&two, &json!({"parallel_tool_calls": false})).2, [test]);
+    assert_eq!(says(&two, &json!({})).2, [test, weather]);
+    assert_eq!(says(&two, &json!({"parallel_tool_calls": false})).2, only);
+    // Each choice is read on its own.
+    let several = json!({"tools": tools(), "guided_regex": call, "n": 2, "logprobs": true});
+    assert!(both_ways(&server, &several).iter().all(|choice| choice.2 == only));
     let (content, _, calls, reason) = says("No call\\.", &json!({"tool_choice": "auto"}));
     assert_eq!((content.as_str(), calls.len(), reason.as_str()), ("No call.", 0, "stop"));
     // Without tools, or with none of them allowed, a call is a text (llama.cpp's test).

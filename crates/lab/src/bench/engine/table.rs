@@ -107,7 +107,8 @@ pub fn text(rows: &[Row], verify: &[Vec<f64>], drafted: &[Drafted]) -> String {
     out += "\n| a pass over | cost, in passes over one |\n|--:|--:|\n";
     for (i, tokens) in VERIFIED.iter().enumerate() {
         let cost = median(verify.iter().map(|seconds| seconds[i] / seconds[0]).collect());
-        let _ = writeln!(out, "| {tokens} tokens | {cost:.2} |");
+        let s = if *tokens == 1 { "" } else { "s" };
+        let _ = writeln!(out, "| {tokens} token{s} | {cost:.2} |");
     }
     out += "\n| drafts | tokens per pass | measured speedup | text |\n|--:|--:|--:|---|\n";
     for (i, row) in drafted[0].rows.iter().enumerate() {

@@ -1,9 +1,10 @@
 //! Answers in OpenAI's format, whole and streamed, as its official client parses them.
 
-use crate::openai::reply::{Spelled, TokenLogprobs};
-use crate::openai::{ApiError, ApiRequest, ChoiceDelta, Endpoint, Reply};
+use crate::openai::reply::{ChoiceDelta, Spelled, TokenLogprobs};
+use crate::openai::{AnswerForm, ApiError, ApiRequest, CallForm, Endpoint, Reply};
 use candecode::day20_serve::{ChoiceToken, JobError};
 use candecode::kit::{FinishReason, Token};
+use candecode_structured::TOO_COMPLEX;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
@@ -106,6 +107,36 @@ fn an_echo_comes_before_the_first_text_of_each_choice() {
     assert_eq!(texts, [json!("The end"), json!(""), json!("Once more"), json!(""), Value::Null]);
 }
 
+/// The finish reasons of vLLM's `test_resolve_finish_reason`: `tool_calls` needs a call that the
+/// model has chosen, and never hides `length`.
+#[test]
+fn a_call_is_the_finish_reason_if_the_model_has_chosen_it_and_ended() {
+    let tagged = r#"<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>"#;
+    let list = r#"[{"name": "f", "parameters": {"x": 1}}]"#;
+    for (calls, text, finish, want) in [
+        (CallForm::Tagged, tagged, FinishReason::Eos, "tool_calls"),
+        (CallForm::Tagged, tagged, FinishReason::Stop, "tool_calls"),
+        (CallForm::Tagged, tagged, FinishReason::Length, "length"),
+        (CallForm::Tagged, "Hello", FinishReason::Eos, "stop"),
+        (CallForm::List, list, FinishReason::Eos, "tool_calls"),
+        (CallForm::List, list, FinishReason::Length, "length"),
+        (CallForm::List, "", FinishReason::Stop, "stop"),
+        (CallForm::Named("f".into()), r#"{"x": 1}"#, FinishReason::Eos, "stop"),
+        (CallForm::Named("f".into()), r#"{"x": 1}"#, FinishReason::Length, "length"),
+        (CallForm::None, tagged, FinishReason::Eos, "stop"),
+    ] {
+        let form = AnswerForm { calls, ..AnswerForm::default() };
+        let mut whole = reply(true, 1, &[1], false, &[]).with_form(&form, true);
+        whole.take(delta(0, text, Some(finish)));
+        let got: Value = serde_json::from_str(&whole.whole()).unwrap();
+        assert_eq!(got["choices"][0]["finish_reason"], want, "{form:?} {text}");
+        let mut streamed = reply(true, 1, &[1], false, &[]).with_form(&form, false);
+        let events = read(&streamed.events(delta(0, text, Some(finish))));
+        let last = events.iter().rev().find(|event| event["choices"][0].is_object()).unwrap();
+        assert_eq!(last["choices"][0]["finish_reason"], want, "{form:?} {text}");
+    }
+}
+
 #[test]
 fn json_has_no_line_separators() {
     let mut one = reply(false, 1, &[1], false, &[]);
@@ -157,6 +188,7 @@ fn each_loop_error_maps_to_an_http_status() {
         (JobError::Invalid("the prompt is empty".into()), 400, "the prompt is empty"),
         (JobError::Failed("the device is lost".into()), 500, "the device is lost"),
         (JobError::Failed("x left no token to choose after 2".into()), 400, "left no token"),
+        (JobError::Failed(format!("x {TOO_COMPLEX}: its rows")), 400, "its rows"),
     ] {
         let error = ApiError::from(error);
         assert_eq!(error.status, status, "{error}");

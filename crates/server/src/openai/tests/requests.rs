@@ -51,6 +51,8 @@ fn a_field_is_read_or_rejected_or_ignored() {
         (Chat, json!({"function_call": {"name": "f"}}), Unsupported),
         (Chat, json!({"reasoning_effort": "high"}), Unsupported),
         (Chat, json!({"reasoning_effort": "none"}), Ignored),
+        (Chat, json!({"include_reasoning": false}), Unsupported),
+        (Chat, json!({"include_reasoning": true}), Ignored),
         (Chat, json!({"response_format": {"type": "structural_tag"}}), Unsupported),
         (Chat, json!({"response_format": {"type": "text", "json_schema": null}}), Ignored),
         (Completions, json!({"suffix": "The end."}), Unsupported),
@@ -324,6 +326,7 @@ fn out_of_range_or_oversized_values_are_refused() {
         ),
         (json!({"response_format": "text"}), "response_format"),
         (json!({"stream_options": {"include_usage": true}}), "stream_options"), // no stream
+        (json!({"stream_options": {"continuous_usage_stats": true}}), "stream_options"),
         (json!({"stream_options": {"include_usage": 1}}), "stream_options"),
         (json!({"model": 7}), "model"),
         (json!({"prompt": "Once"}), "prompt"), // a completion's

@@ -4,6 +4,8 @@ use super::requests::{parse, refused};
 use crate::openai::answer_parser::{AnswerParser, Part};
 use crate::openai::tools::schema;
 use crate::openai::{AnswerForm, ApiRequest, CallForm, Endpoint::Chat, PromptInput, Thoughts};
+use candecode::kit::ProcessorInput;
+use candecode_structured::Compiler;
 use serde_json::{json, Value};
 
 /// A text that a model wrote, and what other parsers found in it. In their tests, whose files
@@ -190,6 +192,9 @@ fn requests_about_tools_are_checked_before_anything_runs() {
         (json!({"tools": [tool("f", json!({"type": 7}))]}), "tools"),
         (json!({"tools": [tool("f", json!({"properties": ["x"]}))]}), "tools"),
         (json!({"tools": [tool("f", json!({"properties": {"x": "string"}}))]}), "tools"),
+        (json!({"tools": [tool("f", json!({"$defs": null}))]}), "tools"),
+        (json!({"tools": [tool("f", json!({"$defs": "x"}))]}), "tools"),
+        (json!({"tools": [tool("f", json!({"definitions": {"x": 1}}))]}), "tools"),
         // Too many, or too large.
         (json!({ "tools": many }), "tools"),
         (json!({"tools": [large]}), "tools"),
@@ -204,6 +209,12 @@ fn requests_about_tools_are_checked_before_anything_runs() {
         (json!({"tool_choice": "get_weather", "tools": [weather()]}), "tool_choice"),
         (json!({"tool_choice": true, "tools": [weather()]}), "tool_choice"),
         (json!({"tools": [weather()], "parallel_tool_calls": "no"}), "parallel_tool_calls"),
+        // Two forms for one text (vLLM's, too).
+        (
+            json!({"tools": [weather()], "tool_choice": named("get_weather"),
+                "structured_outputs": {"regex": "a"}}),
+            "tools",
+        ),
     ] {
         assert_eq!(refused(Chat, &asked).0, param, "{asked:.300}");
     }
@@ -213,6 +224,7 @@ fn requests_about_tools_are_checked_before_anything_runs() {
         json!({"tools": [{"type": "function", "function": {"name": "f", "strict": true}}]}),
         json!({"tools": [tool("f", json!({"type": "object", "properties": {"x": true}}))]}),
         json!({"tool_choice": "auto"}),
+        json!({"tools": [weather()], "structured_outputs": {"regex": "a"}}),
     ] {
         parse(Chat, &asked).unwrap();
     }
@@ -281,11 +293,7 @@ fn the_history_keeps_calls_results_and_thoughts() {
 
 #[test]
 fn a_required_call_has_a_schema() {
-    let of = |asked: Value| {
-        // Parsed on its own: whether the schema is enforced doesn't matter here.
-        let fields = serde_json::from_value(asked).unwrap();
-        schema(&fields)
-    };
+    let of = |asked: Value| schema(&parse(Chat, &asked).unwrap().fields);
     let node = json!({
         "type": "object",
         "properties": {"next": {"$ref": "#"}, "leaf": {"$ref": "#/$defs/leaf"}, "$ref": {"type": "null"}},
@@ -311,4 +319,70 @@ fn a_required_call_has_a_schema() {
     assert_eq!(open["$defs"]["0"], json!({"allOf": [part], "properties": {}}));
     let one = json!({"tools": tools, "tool_choice": "required", "parallel_tool_calls": false});
     assert_eq!(of(one).unwrap()["maxItems"], 1);
+    let empty = json!({"type": "object", "properties": {}, "additionalProperties": false});
+    for parameters in [json!(null), json!({})] {
+        let asked = json!({"tools": [tool("f", parameters)], "tool_choice": named});
+        assert_eq!(of(asked), Some(empty.clone()));
+    }
+}
+
+/// What vLLM's `test_tool_choice_required.py` expects of a required call.
+#[test]
+fn only_calls_of_the_tools_have_the_required_form() {
+    let tokenizer = candecode_formats::read_tokenizer("../../models/story-3m".as_ref()).unwrap();
+    let compiler = Compiler::new(&tokenizer, tokenizer.vocab_size()).unwrap();
+    let city = json!({"city": {"type": "string"}});
+    let both = json!({"city": {"type": "string"}, "days": {"type": "integer"}});
+    let object = |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required});
+    let two = json!([
+        tool("get_current_weather", object(city, json!(["city"]))),
+        tool("get_forecast", object(both, json!(["city", "days"]))),
+    ]);
+    let (none, empty) = (json!([tool("f", json!(null))]), json!([tool("f", json!({}))]));
+    let weather = r#"{"name": "get_current_weather", "parameters": {"city": "Vienna"}}"#;
+    let forecast = r#"{"name": "get_forecast", "parameters": {"city": "Vienna", "days": 7}}"#;
+    for (tools, parallel, text, fits) in [
+        (&two, true, format!("[{weather}]"), true),
+        (&two, true, format!("[{weather}, {weather}]"), true),
+        (&two, true, format!("[{forecast}, {weather}, {forecast}, {weather}]"), true),
+        (&two, false, format!("[{weather}]"), true),
+        (&two, false, format!("[{weather}, {weather}]"), false),
+        (&two, true, "null".into(), false),
+        (&two, true, "[]".into(), false),
+        (&two, true, "{}".into(), false),
+        (&two, true, "[{}]".into(), false),
+        (&two, true, weather.into(), false),
+        (&two, true, format!("[{weather}, {{}}]"), false),
+        (&two, true, r#"[{"name": "get_current_weather"}]"#.into(), false),
+        (&two, true, weather.replace(r#"{"city": "Vienna"}"#, "{}"), false),
+        (&two, true, format!("[{}]", weather.replace(r#"{"city": "Vienna"}"#, "null")), false),
+        (&two, true, format!("[{}]", weather.replace("na\"", "na\", \"extra\": 1")), false),
+        (&two, true, format!("[{}]", forecast.replace(", \"days\": 7", "")), false),
+        (&two, true, format!("[{}]", forecast.replace("forecast", "weather")), false),
+        (
+            &two,
+            true,
+            r#"[{"parameters": {"city": "Vienna"}, "name": "get_current_weather"}]"#.into(),
+            false,
+        ),
+        (&none, true, r#"[{"name": "f", "parameters": {}}]"#.into(), true),
+        (&empty, true, r#"[{"name": "f", "parameters": {}}]"#.into(), true),
+        (&empty, true, r#"[{"name": "f", "parameters": {"extra": 1}}]"#.into(), false),
+        (&empty, true, r#"[{"name": "f"}]"#.into(), false),
+        (&none, true, r#"[{"name": "f", "parameters": null}]"#.into(), false),
+    ] {
+        let asked =
+            json!({"tools": tools, "tool_choice": "required", "parallel_tool_calls": parallel});
+        let schema = parse(Chat, &asked).unwrap().constraint.unwrap();
+        let rule = compiler.compile(&schema).unwrap().processor();
+        let ids = [tokenizer.encode(&text).unwrap(), vec![0]].concat(); // 0 is EOS
+        let allowed = |n: usize| {
+            let mut logits = vec![0.0; tokenizer.vocab_size()];
+            let tokens = &ids[..n];
+            let input = ProcessorInput { tokens, prompt_len: 0, remaining: 9, eos: &[0] };
+            rule.process(&input, &mut logits).unwrap();
+            logits[ids[n] as usize] == 0.0
+        };
+        assert_eq!((0..ids.len()).all(allowed), fits, "{text}");
+    }
 }
