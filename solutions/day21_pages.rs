@@ -83,7 +83,7 @@ impl BlockTable {
     /// Returns the number of the slot in which a position's key and value are stored
     /// (vLLM `slot_mapping`).
     pub fn slot(&self, position: usize, block_size: usize) -> u32 {
-        // task 21.3: Find the block of a position, and its offset in that block
+        // task 21.3: Translate a position into a slot
         // <solution>
         let block = self.blocks[position / block_size];
         block * block_size as u32 + (position % block_size) as u32
@@ -585,7 +585,7 @@ impl PagedCache {
             bail!("sequence {sequence} of {held} positions cannot be truncated to {len}")
         }
         let Some(table) = self.tables.get_mut(&sequence) else { return Ok(()) };
-        // task 21.9: Release the blocks after the last position, the last block first
+        // task 21.9: Cut the sequence to `len` positions
         // <solution>
         table.len = len;
         for block in table.blocks.drain(len.div_ceil(self.block_size)..).rev() {

@@ -44,7 +44,7 @@ pub fn ancestor_mask(tree: &DraftTree, past: usize, first: usize) -> Vec<Vec<u8>
 /// # Errors
 /// If a token or a position doesn't fit the model.
 pub fn tree_step(model: &dyn Model, tree: &DraftTree, past: usize, first: usize) -> Result<Step> {
-    // task 24.2: Feed each node at the position it would have if its path were the text
+    // task 24.2: Build the step, with a position for each node
     // <solution>
     let tokens = tree.tokens[first..].to_vec();
     let positions: Vec<u32> = tree.depths[first..].iter().map(|d| (past + d) as u32).collect();
@@ -116,7 +116,7 @@ pub fn walk_greedy(
     tree: &DraftTree,
     target: &mut dyn FnMut(usize) -> Result<Vec<f32>>,
 ) -> Result<Walk> {
-    // task 24.4: From the root on, go to the child that the target chooses, until there is none
+    // task 24.4: Find the path of greedy decoding's own choices
     // <solution>
     let mut path = vec![0];
     loop {
@@ -390,13 +390,13 @@ pub struct MedusaHeads {
 }
 
 impl MedusaHeads {
-    /// Returns the logits `(V)` of each of the first `n` heads, from a state, `(1, C)`:
-    /// a head computes `silu(block(x)) + x`, and the target's head reads the result.
+    /// Returns the logits `(V)` of each of the first `n` heads, from one of the target's
+    /// states, `(1, C)`.
     ///
     /// # Errors
     /// If the shapes don't fit.
     pub fn logits(&self, hidden: &Tensor, n: usize) -> Result<Vec<Vec<f32>>> {
-        // task 24.8: Run each block, add the state back, then run the shared head once, in f32
+        // task 24.8: Compute the logits of every head, in f32
         // <solution>
         let mut states = Vec::new();
         for block in self.blocks.iter().take(n) {

@@ -72,8 +72,8 @@ impl BlockTable {
     /// Returns the number of the slot in which a position's key and value are stored
     /// (vLLM `slot_mapping`).
     pub fn slot(&self, position: usize, block_size: usize) -> u32 {
-        // task 21.3: Find the block of a position, and its offset in that block
-        todo!("day 21, task 3: Find the block of a position, and its offset in that block")
+        // task 21.3: Translate a position into a slot
+        todo!("day 21, task 3: Translate a position into a slot")
     }
 }
 
@@ -519,8 +519,8 @@ impl PagedCache {
             bail!("sequence {sequence} of {held} positions cannot be truncated to {len}")
         }
         let Some(table) = self.tables.get_mut(&sequence) else { return Ok(()) };
-        // task 21.9: Release the blocks after the last position, the last block first
-        todo!("day 21, task 9: Release the blocks after the last position, the last block first")
+        // task 21.9: Cut the sequence to `len` positions
+        todo!("day 21, task 9: Cut the sequence to `len` positions")
     }
 
     /// Returns how many positions the blocks in use could hold, and how many they do

@@ -35,8 +35,8 @@ pub fn ancestor_mask(tree: &DraftTree, past: usize, first: usize) -> Vec<Vec<u8>
 /// # Errors
 /// If a token or a position doesn't fit the model.
 pub fn tree_step(model: &dyn Model, tree: &DraftTree, past: usize, first: usize) -> Result<Step> {
-    // task 24.2: Feed each node at the position it would have if its path were the text
-    todo!("day 24, task 2: Feed each node at the position it would have if its path were the text")
+    // task 24.2: Build the step, with a position for each node
+    todo!("day 24, task 2: Build the step, with a position for each node")
 }
 
 /// A cache that can keep some of its positions and drop those between them. It grows by
@@ -90,8 +90,8 @@ pub fn walk_greedy(
     tree: &DraftTree,
     target: &mut dyn FnMut(usize) -> Result<Vec<f32>>,
 ) -> Result<Walk> {
-    // task 24.4: From the root on, go to the child that the target chooses, until there is none
-    todo!("day 24, task 4: From the root on, go to the child that the target chooses, until there is none")
+    // task 24.4: Find the path of greedy decoding's own choices
+    todo!("day 24, task 4: Find the path of greedy decoding's own choices")
 }
 
 /// How a walk decides whether a drafted token is accepted.
@@ -293,14 +293,14 @@ pub struct MedusaHeads {
 }
 
 impl MedusaHeads {
-    /// Returns the logits `(V)` of each of the first `n` heads, from a state, `(1, C)`:
-    /// a head computes `silu(block(x)) + x`, and the target's head reads the result.
+    /// Returns the logits `(V)` of each of the first `n` heads, from one of the target's
+    /// states, `(1, C)`.
     ///
     /// # Errors
     /// If the shapes don't fit.
     pub fn logits(&self, hidden: &Tensor, n: usize) -> Result<Vec<Vec<f32>>> {
-        // task 24.8: Run each block, add the state back, then run the shared head once, in f32
-        todo!("day 24, task 8: Run each block, add the state back, then run the shared head once, in f32")
+        // task 24.8: Compute the logits of every head, in f32
+        todo!("day 24, task 8: Compute the logits of every head, in f32")
     }
 }
 

@@ -39,7 +39,7 @@ pub fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     if let Some(command) = repo.demo(&run.day) {
         say!("See it run: {command}");
     }
-    offer_score(&run.day);
+    offer_numbers(&run.day);
     let after = repo.days.iter().filter(|day| day.place() > run.day.place());
     match after.min_by_key(|day| day.place()) {
         Some(day) => say!("Next: day {}, {}\n", day.number, day.chapter()),
@@ -62,10 +62,12 @@ pub fn needed_first(repo: &Repo, day: &Day) -> Result<Option<String>> {
     Ok(Some(format!("Your engine runs day {} once you've written {tasks}.", day.number)))
 }
 
-/// Suggests measuring the reader's engine after a day that changes the score.
-pub fn offer_score(day: &Day) {
+/// Names the commands that measure what the day gained, and the whole engine if the day can change
+/// its score.
+pub fn offer_numbers(day: &Day) {
+    say!("See what it gained: cargo xtask bench day{}", day.number);
     if SCORED_DAYS.contains(&day.number) {
-        say!("See how much it helps: cargo xtask list --score");
+        say!("Your engine's score: cargo xtask list --score");
     }
 }
 

@@ -76,6 +76,7 @@ fn a_day_passes_with_reference_days_and_names_the_next_day() {
     fake.write("src/day00_one.rs", "pub fn one() -> u32 { 3 }");
     let (out, _, code) = fake.say(&["check", "day1"]);
     assert!(out.contains("Day 1 has its core done"), "{out}");
+    assert!(out.contains("cargo xtask bench day1\n"), "{out}");
     assert_eq!((last_line(&out), code), ("2 passed, 0 failed, 1 not written", 1));
     let (out, _, _) = fake.say(&["check", "day1", "--rest", "mine"]);
     assert!(out.contains("✗ failed            1.1   twice one  [1 of 2 checks passed]"), "{out}");

@@ -169,6 +169,10 @@ fn run(args: &Args) -> Result<()> {
         let names = names.chain(WHOLE.iter().map(|whole| whole.0)).collect::<Vec<_>>().join(", ");
         bail!(usage(format!("no benchmark {:?}; choose one of {names}", what.unwrap_or_default())));
     }
+    if let [Bench { name, count: None, .. }] = benches[..] {
+        let measures = args.rounds != Some(0);
+        ensure!(measures, usage(format!("bench {name} counts nothing: omit --rounds 0")));
+    }
     eprintln!("[{}]", credits::whose(DAYS));
     benches.into_iter().try_for_each(|bench| in_rounds(args, bench))
 }
@@ -205,4 +209,27 @@ fn in_rounds(args: &Args, bench: &Bench) -> Result<()> {
         None => report(&times, &results(args)?)?,
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_day_has_a_number() {
+        let names = IN_ROUNDS.iter().map(|bench| bench.name);
+        let names: Vec<&str> = names.chain(WHOLE.map(|whole| whole.0)).collect();
+        for day in DAYS {
+            assert!(names.contains(&&*format!("day{}", day.number)), "day {}", day.number);
+        }
+    }
+
+    #[test]
+    fn a_day_that_counts_nothing_says_so_instead_of_printing_nothing() {
+        for name in ["day17", "day18"] {
+            let args = Args::parse_from(["bench", name, "--rounds", "0"]);
+            let error = run(&args).unwrap_err();
+            assert!(error.is::<Usage>() && error.to_string().contains("--rounds"), "{error}");
+        }
+    }
 }

@@ -154,7 +154,7 @@ impl Session<'_> {
         if let Some(command) = self.repo.demo(&self.day) {
             say!("See it run: {command}");
         }
-        day_done::offer_score(&self.day);
+        day_done::offer_numbers(&self.day);
         let days = progress::all_days(self.repo, inputs)?;
         let Some(next) = progress::next_after(days, done) else {
             say!("That was the last day. Every core task is done.");
