@@ -5,10 +5,9 @@ use candle_core::{bail, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Makes the tokens in `tokens` less likely: divides their logits by `penalty` if they
-/// are positive, and multiplies them by it otherwise (after Keskar et al. 2019, who
-/// only divide; transformers `RepetitionPenaltyLogitsProcessor`; vLLM
-/// `repetition_penalty`).
+/// Makes the tokens in `tokens` less likely by the factor `penalty`, whatever the sign
+/// of their logits (after Keskar et al. 2019, who only divide; transformers
+/// `RepetitionPenaltyLogitsProcessor`; vLLM `repetition_penalty`).
 ///
 /// Each token is penalized once, no matter how often it occurs. A logit of `-inf` stays
 /// `-inf`. A finite logit stays finite: one that would be out of range for f32 becomes

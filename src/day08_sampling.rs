@@ -93,9 +93,8 @@ pub fn sample(probs: &[f32], u: f32) -> Result<u32> {
 }
 
 /// Draws a token as torch does (`torch.multinomial(p, 1)`), with a race. A token's time
-/// is its number from Exp(1), `q`, divided by its probability `p`. The shortest time,
-/// that is, the largest `p / q`, wins. The distribution is that of [`sample`], but the
-/// draws differ.
+/// is its number from Exp(1), `q`, divided by its probability `p`, and the shortest time
+/// wins. The distribution is that of [`sample`], but the draws differ.
 ///
 /// # Errors
 /// If the two slices differ in length, or if no token is possible.

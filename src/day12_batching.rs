@@ -239,7 +239,7 @@ impl Batch for BatchCache {
 }
 
 /// Returns one step that computes what comes after each of `rows`, without padding: all
-/// their tokens are in one line, end to end, `(1, T)`, where T is the sum of the
+/// their tokens are in one row, end to end, `(1, T)`, where T is the sum of the
 /// lengths, and every row is computed as if it were alone. The step asks for the logits
 /// of each row's last token, in order: `(1, rows, V)`.
 ///

@@ -527,12 +527,18 @@ fn the_draft_comes_with_its_distributions(day: &Day) -> Outcome {
 
 fn a_drafted_eos_ends_the_draft(day: &Day) -> Outcome {
     let fake = table(20);
-    let mut drafter = (day.small)(uncached(&fake), vec![], false, 4);
-    let cx = ProcessorInput { tokens: &[0, 1], prompt_len: 1, remaining: 100, eos: &[0, 3] };
-    let got = drafter.draft(&cx, 3, &[0.5, 0.95, 0.3])?;
-    equal("tokens 2, 3, 1 would be drafted, 3 is EOS", Ok(got.tokens), &vec![2, 3])
-        .likely("EOS is drafted, and nothing after it")?;
-    equal("the same: number of q", Ok(got.probs.len()), &2)
+    let drafted = |eos: &[u32]| {
+        let mut drafter = (day.small)(uncached(&fake), vec![], false, 4);
+        let cx = ProcessorInput { tokens: &[0, 1], prompt_len: 1, remaining: 100, eos };
+        drafter.draft(&cx, 3, &[0.5, 0.95, 0.3])
+    };
+    let all = [&[3][..], &[0, 3], &[3, 0]].map(drafted);
+    let all = all.into_iter().collect::<Result<Vec<Draft>>>()?;
+    let got = all.iter().map(|draft| draft.tokens.clone()).collect();
+    let input = "tokens 2, 3, 1 would be drafted; EOS is 3, then 0 or 3, then 3 or 0";
+    equal(input, Ok(got), &vec![vec![2, 3]; 3]).likely("EOS is drafted, and nothing after it")?;
+    let got = all.iter().map(|draft| draft.probs.len()).collect();
+    equal("the same: number of q", Ok(got), &vec![2; 3])
 }
 
 /// Calls to a processor: the text, and the number of tokens remaining.

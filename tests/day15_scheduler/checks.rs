@@ -450,6 +450,9 @@ fn room_by_hand(day: &Day) -> Outcome {
         (4, 16, vec![4], vec![1], true, "2 rows × 8 = 16"),
         (4, 15, vec![4], vec![1], false, "2 rows × 8 = 16"),
         (4, 17, vec![1], vec![9], false, "2 rows × 13 = 26: the new one is the longest"),
+        (4, 38, vec![9, 2], vec![2], false, "3 rows × 13 = 39: one row is the longest"),
+        (4, 38, vec![2, 9], vec![2], false, "3 rows × 13 = 39: one row is the longest"),
+        (4, 39, vec![2, 9, 2], vec![2], false, "4 rows × 13 = 52: one row is the longest"),
     ];
     let ask = |(most, bound, running, waiting, want, _): &Question| {
         Ok(room(day, *most, *bound, running, waiting)?.unwrap_or(!want))
@@ -469,14 +472,24 @@ fn room_by_hand(day: &Day) -> Outcome {
 }
 
 fn only_the_first_in_the_queue_counts(day: &Day) -> Outcome {
-    for (bound, running, waiting, want) in
-        [(17, 3, [9, 1], false), (17, 3, [1, 9], true), (13, 1, [9, 3], false)]
-    {
+    let cases: [(usize, usize, &[usize], bool); 4] = [
+        (17, 3, &[9, 1], false),
+        (17, 3, &[1, 9], true),
+        (13, 1, &[9, 3], false),
+        (14, 3, &[1, 1, 1], true),
+    ];
+    let ask = |(bound, running, waiting, want): &(usize, usize, &[usize], bool)| {
+        Ok(room(day, 4, *bound, &[*running], waiting)?.unwrap_or(!want))
+    };
+    let answers = cases.iter().map(ask).collect::<Result<Vec<bool>>>()?;
+    for (got, (bound, running, waiting, want)) in answers.iter().zip(&cases) {
         let input = format!(
             "prompts of {waiting:?} tokens wait, in this order, while one of {running} runs; at \
-            most {bound} tokens, 4 new each: room"
+            most {bound} tokens, 4 new each: room (your code's answers to all {} questions: \
+            {answers:?})",
+            cases.len()
         );
-        equal(&input, room(day, 4, bound, &[running], &waiting), &Some(want))
+        equal(&input, Ok(*got), want)
             .likely("only the first in the queue counts: all later ones wait behind it")?;
     }
     Ok(())

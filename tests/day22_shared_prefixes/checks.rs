@@ -293,6 +293,13 @@ fn a_block_hash_covers_the_whole_prefix(day: &Day) -> Outcome {
         "the same text with another salt",
         a[0] != d[0] && a[1] != d[1],
         "one of the hashes is the same",
+    )?;
+    let ends = [text(50, 4), text(60, 4)].map(|middle| [text(1, 4), middle, text(9, 4)].concat());
+    let [e, f] = ends.map(|tokens| hashes(&tokens, ""));
+    ensure(
+        "blocks 9 10 11 12, after 1 2 3 4 50 51 52 53 and after 1 2 3 4 60 61 62 63: their hashes",
+        e.len() == 3 && f.len() == 3 && e[2] != f[2],
+        "they are equal; a hash depends on all tokens before its block",
     )
 }
 
@@ -508,7 +515,14 @@ fn blocks_about_to_be_reused_are_forgotten(day: &Day) -> Outcome {
         "5 blocks of 4; 1 held blocks 0 and 1, 2 held blocks 2 and 3, and ended first; two \
                  blocks are evicted: cached blocks";
     equal(input, Ok(seen.cached), &vec![(0, text(1, 4)), (1, text(5, 4)), (2, text(50, 4))])
-        .likely("the blocks at the front of the free list are the next to be handed out")
+        .likely("the blocks at the front of the free list are the next to be handed out")?;
+    let script =
+        [Do::Run(1, text(1, 8), ""), Do::Release(1), Do::Run(2, text(50, 8), ""), Do::Release(2)];
+    // Both blocks are used again, from the last to the first.
+    let input = "2 blocks of 4; 1 held both and ended, then 2 held both: cached blocks";
+    let want = vec![(0, text(54, 4)), (1, text(50, 4))];
+    equal(input, last(day, 2, &script).map(|seen| seen.cached), &want)
+        .likely("a block that is forgotten has no hash, or its new text never becomes cached")
 }
 
 fn evicting_a_copy_forgets_nothing(day: &Day) -> Outcome {
@@ -665,6 +679,16 @@ fn sequences_in_a_small_pool_equal_their_solo_runs(day: &Day) -> Outcome {
             .likely("if 22.5 passes: is evict asked for as many blocks as the step will take?")?;
     }
     let (first, end) = (text(300, 8), text(500, 1));
+    let again = [&first[..], &end].concat();
+    let asks: [(usize, Ask); 3] =
+        [(0, (first.clone(), 1, "")), (1, (text(340, 12), 1, "")), (2, (again, 4, ""))];
+    let served =
+        Served { model: &model, tokenizer: &tokenizer, asks: &asks, blocks: 3, block_size: 4 };
+    let input = "3 blocks of 4; a prompt of 8 tokens, then one of 12, then the first one and a \
+                 token more";
+    as_alone(day, input, &served)
+        .map(drop)
+        .likely("what a block held is forgotten before the pass overwrites it")?;
     let asks: [(usize, Ask); 4] = [
         (0, (first.clone(), 1, "")),
         (1, (text(340, 8), 1, "")),

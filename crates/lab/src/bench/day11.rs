@@ -8,7 +8,7 @@ use candecode::day11_beam_search::beam_search;
 use candecode::kit::{BeamParams, EarlyStopping, Model, NoCache, Request};
 
 /// Tokens in the text.
-const NEW: usize = 24;
+const NEW: usize = 16;
 
 /// The log-probability of a text and the positions computed to find it.
 struct Found {
