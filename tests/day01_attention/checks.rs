@@ -177,7 +177,8 @@ fn masked_attention_equals_torch(day: &Day) -> Outcome {
         return found; // the mask isn't the cause
     }
     found.likely(
-        "1 in the mask means \"may attend\"; where it is 0, the score must be -inf before the softmax",
+        "1 in the mask means \"may attend\"; where it is 0, the score must be -inf before the \
+         softmax",
     )
 }
 

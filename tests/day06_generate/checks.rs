@@ -471,7 +471,8 @@ fn letters_before_the_half_belong_to_the_prompt(day: &Day) -> Outcome {
             r#"the pieces of {new:?} after the prompt 0, 1; the tokens are 0 "a", 1 " \xE2", 2 "\x82\xAC""#
         );
         equal(&input, got, &(words(&pieces), String::new())).likely(
-            "the space in the prompt's last token is on screen already; only the half character isn't",
+            "the space in the prompt's last token is on screen already; only the half character \
+             isn't",
         )?;
     }
     Ok(())

@@ -247,9 +247,9 @@ fn log_softmax_equals_torch(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Feeds pieces to `StopStrings` and checks its rules: it shows the text before the stop string that
-/// is complete first, or everything if there is none, and pending text is always shorter than the longest stop
-/// string.
+/// Feeds pieces to `StopStrings` and checks its rules: it shows the text before the stop string
+/// that is complete first, or everything if there is none, and pending text is always shorter than
+/// the longest stop string.
 fn watch(day: &Day, stops: &[&str], pieces: &[String]) -> Outcome {
     let input = format!("stop strings {stops:?}, text in pieces {pieces:?}");
     let (shown, stopped, end) = (day.stops)(&strings(stops), pieces);
@@ -441,7 +441,8 @@ fn top_logprobs_ignore_processors_and_accompany_each_token(day: &Day) -> Outcome
             let input = format!("{input}: {what}, step {step}");
             let ids = got.iter().map(|(id, _)| *id).collect::<Vec<_>>();
             equal(&format!("{input}: the ids"), Ok(ids), &want.map(|(id, _)| id).to_vec()).likely(
-                "the model's own most likely tokens, best first: processors make no difference here",
+                "the model's own most likely tokens, best first: processors make no difference \
+                 here",
             )?;
             let logprobs = numbers(Ok(got.iter().map(|(_, logprob)| *logprob).collect()))?;
             let want = Tensor::new(&want.map(|(_, p)| p.ln()), &candle_core::Device::Cpu)?;

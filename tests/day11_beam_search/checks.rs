@@ -56,7 +56,9 @@ macro_rules! implementation {
         use $($path)::+ as code;
         crate::Day {
             candidates: |beams, log_probs, keep| {
-                let beam = |(tokens, score): &crate::Beam| code::Beam { tokens: tokens.clone(), score: *score };
+                let beam = |(tokens, score): &crate::Beam| {
+                    code::Beam { tokens: tokens.clone(), score: *score }
+                };
                 let beams: Vec<_> = beams.iter().map(beam).collect();
                 let found = code::candidates(&beams, log_probs, keep);
                 found.iter().map(|c| (c.parent, c.token, c.score)).collect()
@@ -65,12 +67,17 @@ macro_rules! implementation {
             keep_best: code::keep_best,
             can_improve: code::can_improve,
             split: |beams, candidates, num_beams, ending| {
-                let beam = |(tokens, score): &crate::Beam| code::Beam { tokens: tokens.clone(), score: *score };
+                let beam = |(tokens, score): &crate::Beam| {
+                    code::Beam { tokens: tokens.clone(), score: *score }
+                };
                 let beams: Vec<_> = beams.iter().map(beam).collect();
-                let candidate = |&(parent, token, score): &crate::Candidate| code::Candidate { parent, token, score };
+                let candidate = |&(parent, token, score): &crate::Candidate| {
+                    code::Candidate { parent, token, score }
+                };
                 let candidates: Vec<_> = candidates.iter().map(candidate).collect();
                 let split = code::split(&beams, &candidates, num_beams, ending)?;
-                let ended = split.ended.into_iter().map(|(beam, finish)| (beam.tokens, beam.score, finish));
+                let ended = split.ended.into_iter();
+                let ended = ended.map(|(beam, finish)| (beam.tokens, beam.score, finish));
                 let running = split.running.into_iter().map(|beam| (beam.tokens, beam.score));
                 Ok((ended.collect(), running.collect(), split.parents))
             },

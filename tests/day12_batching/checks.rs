@@ -383,7 +383,8 @@ fn the_decode_step_by_hand(day: &Day) -> Outcome {
         let got = step.positions.flatten_all()?.to_vec1::<u32>()?;
         let want: Vec<u32> = [3, 1, 2].iter().map(|len| len + turn as u32).collect();
         equal(&format!("{input}: positions"), Ok(got), &want).likely(
-            "a token's position is the number of its own row's tokens before it: padding doesn't count",
+            "a token's position is the number of its own row's tokens before it: padding doesn't \
+             count",
         )?;
         model.forward(&step, &mut cache)?;
         let seen = model.passes.borrow()[1 + turn].seen.clone();

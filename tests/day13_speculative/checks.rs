@@ -303,8 +303,8 @@ fn classical_rejection_draws_from_p(day: &Day) -> Outcome {
         }
         let x = chi_square(&seen, &p);
         let what = format!("60,000 draws with p = {p:?}, q = {q:?}, M = {m}: {seen:?}");
-        // A false alarm has a chance of one in a million, as in `speculative_samples_follow_the_targets_distribution`,
-        // and the draws are seeded.
+        // A false alarm has a chance of one in a million, as in
+        // `speculative_samples_follow_the_targets_distribution`, and the draws are seeded.
         ensure(&what, x < 30.7, &format!("chi-square is {x:.1}: the draws don't follow p"))?;
         // The number of proposals per draw is geometric, with mean M and variance M (M - 1). A
         // correct average misses five standard deviations twice in three million runs.

@@ -91,7 +91,8 @@ macro_rules! implementation {
             read: |pattern, rule, pieces| {
                 let automaton = automaton(pattern, rule)?;
                 let start = automaton.start();
-                Ok(pieces.iter().fold(start, |state, piece| automaton.read(state, piece)).as_usize())
+                let end = pieces.iter().fold(start, |state, piece| automaton.read(state, piece));
+                Ok(end.as_usize())
             },
             violates: |pattern, rule, text| {
                 let automaton = automaton(pattern, rule)?;
@@ -107,7 +108,10 @@ macro_rules! implementation {
                 Ok(automaton.walk(state, piece).map(|state| state.as_usize()))
             },
             finds: |words, whole, texts| {
-                let rule = if whole { crate::AnyRule::BlockWord } else { crate::AnyRule::BlockSubstring };
+                let rule = match whole {
+                    true => crate::AnyRule::BlockWord,
+                    false => crate::AnyRule::BlockSubstring,
+                };
                 let automaton = automaton(&code::block_pattern(words, whole)?, rule)?;
                 let finds = |text: &&str| {
                     let mut state = automaton.start();
@@ -129,7 +133,8 @@ macro_rules! implementation {
                 let rail = code::GuardRail::new("", automaton(pattern, rule)?, tokenizer, 2048);
                 let automaton = automaton(pattern, rule)?;
                 let after = |text: &[u8]| automaton.read(automaton.start(), text);
-                Ok(texts.iter().map(|(text, first)| rail.legal(after(text), *first).to_vec()).collect())
+                let legal = texts.iter().map(|(text, first)| rail.legal(after(text), *first));
+                Ok(legal.map(|legal| legal.to_vec()).collect())
             },
             kept_bytes: |pattern, rule, tokenizer, texts| {
                 let rail = code::GuardRail::new("", automaton(pattern, rule)?, tokenizer, 1 << 20);
@@ -144,24 +149,31 @@ macro_rules! implementation {
             },
             block: |words, whole, stops, tokenizer| {
                 let rails = code::block_rails(words, whole, stops, tokenizer, 2048)?;
-                Ok(rails.into_iter().map(|rail| std::rc::Rc::new(rail) as std::rc::Rc<dyn LogitsProcessor>).collect())
+                let shared = |rail| std::rc::Rc::new(rail) as std::rc::Rc<dyn LogitsProcessor>;
+                Ok(rails.into_iter().map(shared).collect())
             },
             sequences: code::block_sequences,
             live: |pattern, texts| {
                 let dfa = candecode::kit::dfa::Dfa::anchored(pattern)?;
                 let live = code::live_states(&dfa);
-                let after = |text: &[u8]| text.iter().fold(dfa.start(), |state, byte| dfa.next_state(state, *byte));
+                let next = |state, byte: &u8| dfa.next_state(state, *byte);
+                let after = |text: &[u8]| text.iter().fold(dfa.start(), next);
                 Ok(texts.iter().map(|text| live.contains(&after(text))).collect())
             },
-            allow: |regex, tokenizer| Ok(vec![std::rc::Rc::new(code::allow_rail(regex, tokenizer, 2048)?)]),
+            allow: |regex, tokenizer| {
+                Ok(vec![std::rc::Rc::new(code::allow_rail(regex, tokenizer, 2048)?)])
+            },
             forced: |pattern, texts| {
                 let automaton = automaton(pattern, crate::AnyRule::MustMatch)?;
                 let after = |text: &&[u8]| automaton.read(automaton.start(), text);
                 Ok(texts.iter().map(|text| automaton.forced(after(text))).collect())
             },
             takes: |schema, texts| {
-                let automaton = automaton(&code::schema_pattern(schema), crate::AnyRule::MustMatch)?;
-                let takes = |text: &&str| automaton.may_end(automaton.read(automaton.start(), text.as_bytes()));
+                let pattern = code::schema_pattern(schema);
+                let automaton = automaton(&pattern, crate::AnyRule::MustMatch)?;
+                let takes = |text: &&str| {
+                    automaton.may_end(automaton.read(automaton.start(), text.as_bytes()))
+                };
                 Ok(texts.iter().map(takes).collect())
             },
         }
@@ -736,7 +748,8 @@ fn ids_without_a_piece_are_illegal(day: &Day) -> Outcome {
             .collect();
         let what = format!("{pattern:?} must match, 1 token left, 300 logits: the legal tokens");
         equal(&what, Ok(legal), &strings(&["\" \"", "\" t\""])).likely(
-            "only ids that have a logit can end the text; if none can, the rule for the last token is ignored",
+            "only ids that have a logit can end the text; if none can, the rule for the last token \
+             is ignored",
         )?;
     }
     Ok(())

@@ -140,7 +140,8 @@ macro_rules! implementation {
                 use candecode::day07_greedy::Sequence;
                 let new_cache = setup.caches.maker();
                 let config = setup.model.config();
-                let sequence = |ask: &crate::Ask| Sequence::new(ask.request(config), setup.tokenizer);
+                let sequence =
+                    |ask: &crate::Ask| Sequence::new(ask.request(config), setup.tokenizer);
                 let mut scheduler =
                     code::Scheduler::new(setup.model, setup.tokenizer, new_cache, setup.bound);
                 let mut all = Vec::new();
@@ -167,7 +168,8 @@ macro_rules! implementation {
                         (row.sequence.request.id, row.padding, row.sequence.tokens.clone())
                     };
                     let running = scheduler.running.iter().map(row).collect();
-                    let waiting = scheduler.waiting.iter().map(|sequence| sequence.request.id).collect();
+                    let waiting = scheduler.waiting.iter();
+                    let waiting = waiting.map(|sequence| sequence.request.id).collect();
                     let idle = scheduler.is_idle();
                     all.push(crate::Seen { room, tokens, positions, running, waiting, idle });
                 }
@@ -894,8 +896,8 @@ fn overtaking_by_hand(day: &Day) -> Outcome {
             &[(24, 9), (10, 3), (20, 1), (12, 2)],
             48,
             Some(3),
-            "the first has room in 2 iterations; 1 is still there then, 2 has no room now, and 3 has \
-                left in time",
+            "the first has room in 2 iterations; 1 is still there then, 2 has no room now, and 3 \
+                has left in time",
         ),
         (&[(16, 2), (16, 6)], &[(24, 9), (12, 3)], 48, None, "3 rows × 24 = 72 in 2 iterations"),
         (&[(16, 2), (16, 6)], &[(24, 9), (8, 4)], 48, None, "3 rows × 24 = 72, not 16 + 8 + 24"),
@@ -913,15 +915,15 @@ fn overtaking_by_hand(day: &Day) -> Outcome {
             None,
             "3 rows × 25 = 75, and the first would have to wait for longer than an iteration",
         ),
-        (&[(9, 5)], &[(20, 9), (4, 5), (4, 1)], 20, Some(1), "5 iterations from now both have left"),
+        (&[(9, 5)], &[(20, 9), (4, 5), (4, 1)], 20, Some(1), "in 5 iterations both have left"),
         (&[(9, 5)], &[(20, 9), (4, 6), (4, 1)], 20, Some(2), "only one of them has left in time"),
     ];
     let ask = |(running, waiting, bound, ..): &Question| (day.backfill)(running, waiting, *bound);
     let answers: Vec<Option<usize>> = cases.iter().map(ask).collect();
     for (got, (running, waiting, bound, want, why)) in answers.iter().zip(&cases) {
         let input = format!(
-            "running {running:?}, waiting {waiting:?} (length, iterations), at most {bound} positions \
-                (your code's answers to all {} questions: {answers:?})",
+            "running {running:?}, waiting {waiting:?} (length, iterations), at most {bound} \
+                positions (your code's answers to all {} questions: {answers:?})",
             cases.len()
         );
         equal(&input, Ok(*got), want).likely(why)?;
@@ -973,7 +975,8 @@ fn overtaking_never_delays_the_first_request(day: &Day) -> Outcome {
         };
         overtaken += usize::from(want.is_some());
         let input = format!(
-            "running {running:?}, waiting {waiting:?} (length, iterations), at most {bound} positions"
+            "running {running:?}, waiting {waiting:?} (length, iterations), at most {bound} \
+                positions"
         );
         equal(&input, Ok((day.backfill)(&running, &waiting, bound)), &want)
             .likely("on paper, play through the iterations with each request and without it")?;

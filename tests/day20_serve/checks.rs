@@ -201,7 +201,9 @@ macro_rules! implementation {
                         return self.0.hear(crate::Heard::Token(bit));
                     }
                     code::Event::Failed(JobError::Busy) => (crate::Fault::Busy, String::new()),
-                    code::Event::Failed(JobError::Closing) => (crate::Fault::Closing, String::new()),
+                    code::Event::Failed(JobError::Closing) => {
+                        (crate::Fault::Closing, String::new())
+                    }
                     code::Event::Failed(JobError::Invalid(words)) => (crate::Fault::Invalid, words),
                     code::Event::Failed(JobError::Failed(words)) => (crate::Fault::Failed, words),
                 };
@@ -244,7 +246,8 @@ macro_rules! implementation {
                         crate::Do::Accept(i) => serving.accept(job(&jobs[i])),
                         crate::Do::Feed => serving.feed(),
                         crate::Do::Start(i, index) => {
-                            let made = started.entry(i).or_insert_with(|| std::rc::Rc::new(job(&jobs[i])));
+                            let made = || std::rc::Rc::new(job(&jobs[i]));
+                            let made = started.entry(i).or_insert_with(made);
                             let job = std::rc::Rc::clone(made);
                             refused = serving.start(&job, index).is_err();
                         }

@@ -147,11 +147,14 @@ macro_rules! implementation {
                 for what in script {
                     let done = match what {
                         crate::Do::Reserve(sequence, new) => cache.reserve(*sequence, *new),
-                        crate::Do::Feed(parts) => crate::fed(parts, |id| cache.len_of(id)).and_then(|(step, k, v)| {
-                            cache.begin(&step)?;
-                            view = Some(cache.append(0, &k, &v)?);
-                            Ok(())
-                        }),
+                        crate::Do::Feed(parts) => {
+                            let fed = crate::fed(parts, |id| cache.len_of(id));
+                            fed.and_then(|(step, k, v)| {
+                                cache.begin(&step)?;
+                                view = Some(cache.append(0, &k, &v)?);
+                                Ok(())
+                            })
+                        }
                         crate::Do::Fork(old, new) => {
                             cache.fork(*old, *new);
                             Ok(())
@@ -805,7 +808,9 @@ fn an_unshared_block_is_not_copied(day: &Day) -> Outcome {
         Do::Feed(vec![(1, run_of(13, 1))]),
     ];
     let seen = (day.run)(setup(1, 4), &script)?;
-    let input = "a single block of 4; a sequence writes 2 positions, 1 more, is truncated to all 3 of them, and writes 1";
+    let input =
+        "a single block of 4; a sequence writes 2 positions, 1 more, is truncated to all 3 \
+                 of them, and writes 1";
     let failed: Vec<bool> = seen.iter().map(|seen| seen.failed).collect();
     equal(&format!("{input}: refused"), Ok(failed), &vec![false; 4])
         .likely("a block that only one sequence holds needs no copy")

@@ -135,7 +135,9 @@ macro_rules! implementation {
                                 prefixes.cached.remove(&hash);
                             }
                         }
-                        crate::Do::Attach(id, blocks) => code::attach_prefix(&mut cache, *id, blocks.clone()),
+                        crate::Do::Attach(id, blocks) => {
+                            code::attach_prefix(&mut cache, *id, blocks.clone())
+                        }
                         crate::Do::CacheFullBlocks(id, tokens, salt) => {
                             prefixes.cache_full_blocks(&cache, *id, tokens, salt);
                         }
@@ -362,7 +364,7 @@ fn equal_hashes_prove_nothing(day: &Day) -> Outcome {
              {block} are 200 201 202 203: lookup of 1 to 13"
         );
         equal(&input, last(day, 8, &script).map(|seen| seen.found), &want).likely(
-            "compare the tokens: another text can have the same hash, by accident or on purpose",
+            "compare the tokens, too: others can have the same hash, by accident or on purpose",
         )?;
     }
     let script = [Do::Know(text(1, 13), ""), Do::ForgeParent(1), Do::Lookup(text(1, 13), "")];
@@ -370,7 +372,7 @@ fn equal_hashes_prove_nothing(day: &Day) -> Outcome {
         "blocks of 4; 1 to 13 is cached in blocks 0 to 2, but the parent recorded for block 1 \
                  isn't block 0's hash: lookup of 1 to 13";
     equal(input, last(day, 8, &script).map(|seen| seen.found), &vec![0])
-        .likely("compare the parent: the same tokens after other ones are another block")
+        .likely("compare the parent, too: after other tokens, the same ones are a different block")
 }
 
 fn salts_keep_texts_apart(day: &Day) -> Outcome {
@@ -530,8 +532,8 @@ fn evicting_a_copy_forgets_nothing(day: &Day) -> Outcome {
     for (n, want) in [(2, vec![(0, text(1, 4))]), (3, vec![])] {
         let script = [the_same_text_twice(), vec![Do::Release(1), Do::Evict(n)]].concat();
         let input = format!(
-            "5 blocks of 4; 1 and 2 hold the same text, which is cached in block 0; 1 ends, and {n} \
-             blocks are evicted: cached blocks"
+            "5 blocks of 4; 1 and 2 hold the same text, which is cached in block 0; 1 ends, and \
+             {n} blocks are evicted: cached blocks"
         );
         equal(&input, last(day, 5, &script).map(|seen| seen.cached), &want)?;
     }
@@ -573,8 +575,8 @@ fn a_sequence_only_reuses_blocks_that_match_its_prefix(day: &Day) -> Outcome {
             for (place, block) in seen.found.iter().enumerate() {
                 let want = &tokens[..4 * (place + 1)];
                 let input = format!(
-                    "{blocks} blocks of 4, round {round}, operation {i}: text {tokens:?} starts with \
-                     block {block}, which holds the end of"
+                    "{blocks} blocks of 4, round {round}, operation {i}: text {tokens:?} starts \
+                     with block {block}, which holds the end of"
                 );
                 equal(&input, Ok(holds.get(block).cloned().unwrap_or_default()), &want.to_vec())
                     .likely("a block must be forgotten before it's overwritten")?;

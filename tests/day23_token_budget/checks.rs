@@ -188,7 +188,10 @@ macro_rules! implementation {
                     let running = scheduler.running.iter();
                     let waiting = scheduler.waiting.iter();
                     all.push(crate::Seen {
-                        plan: plan.iter().map(|part| (part.sequence, part.start, part.new)).collect(),
+                        plan: plan
+                            .iter()
+                            .map(|part| (part.sequence, part.start, part.new))
+                            .collect(),
                         tokens,
                         running: running.map(|s| (s.request.id, s.tokens.clone())).collect(),
                         waiting: waiting.map(|s| s.request.id).collect(),
@@ -296,7 +299,8 @@ fn preemption_moves_the_youngest_request_to_the_queue_front(day: &Day) -> Outcom
         Do::Preempt,
     ];
     let seen = planned(day, 9, (9, 8), script)?;
-    let input = "blocks of 4; 0 (6 tokens) and 1 (3) run and have a new token, 2 waits; the youngest is preempted";
+    let input = "blocks of 4; 0 (6 tokens) and 1 (3) run and have a new token, 2 waits; the \
+                 youngest is preempted";
     equal(&format!("{input}: (running, waiting)"), Ok(ids(&seen[3])), &(vec![0], vec![1, 2]))
         .likely("it has already waited, so it goes to the front of the queue")?;
     equal(

@@ -167,7 +167,8 @@ fn the_help_fits_on_one_screen() {
     assert!(out.contains("\nMore:\n  chat") && !names.contains(&"give"), "{out}");
 }
 
-/// If output can't be written, a command fails and says so. If nobody reads it, that isn't an error.
+/// If output can't be written, a command fails and says so. If nobody reads it, that isn't an
+/// error.
 #[test]
 #[cfg(unix)]
 fn a_full_stdout_is_an_error_and_a_closed_one_is_not() {

@@ -52,12 +52,14 @@ fn course(two: &str, four: &str) -> Fake {
     for (diagnosis, failures) in KNOWN {
         let name = diagnosis.replace(' ', "_");
         mistakes += &format!(
-            "[[mistake]]\nname = \"{name}\"\nfind = \"\"\nreplace = \"\"\ndiagnosis = \"{diagnosis}\"\n"
+            "[[mistake]]\nname = \"{name}\"\nfind = \"\"\nreplace = \"\"\n\
+             diagnosis = \"{diagnosis}\"\n"
         );
         for (check, got) in failures {
             let words = format!("got {got}\\n{got}");
             record += &format!(
-                "{{\"by\":[\"{name}\"],\"check\":\"{check}\",\"status\":\"failed\",\"words\":\"{words}\"}}\n"
+                "{{\"by\":[\"{name}\"],\"check\":\"{check}\",\"status\":\"failed\",\
+                 \"words\":\"{words}\"}}\n"
             );
         }
     }

@@ -1,5 +1,5 @@
-//! Interrupted and concurrent commands: every line that the reader wrote is in `src/` afterwards, or
-//! in a copy that `reset --undo` lists.
+//! Interrupted and concurrent commands: every line that the reader wrote is in `src/` afterwards,
+//! or in a copy that `reset --undo` lists.
 #![cfg(unix)]
 
 mod common;

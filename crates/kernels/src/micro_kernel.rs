@@ -17,7 +17,7 @@ pub const W_ROWS: usize = 3;
 
 /// Returns the maximum number of rows of `x` at a time: `3 x 8` sums and their operands fill 32
 /// registers, and `3 x 4` fill 16.
-pub const fn x_rows(lanes: usize) -> usize {
+const fn x_rows(lanes: usize) -> usize {
     if many_registers(lanes) {
         8
     } else {
@@ -64,20 +64,97 @@ pub trait MultiplyAdd: Copy {
     fn vectorize<F: NullaryFnOnce>(self, f: F) -> F::Output;
 }
 
-/// Products in f32, with weights of type `W`. If `W` splits pairs, so does `x`.
+/// Widens weights to vectors of f32, the type in which their products are then computed.
+pub trait Widen: Copy {
+    /// The instruction set.
+    type Simd: Simd;
+    /// A stored weight.
+    type Weight: Copy + Into<f32> + Send + Sync + 'static;
+    /// Two vectors' worth of weights as they are stored.
+    type Stored: Copy;
+
+    /// Returns the instruction set.
+    fn simd(self) -> Self::Simd;
+    /// Splits a row of weights into steps, without the remainder.
+    fn stored(row: &[Self::Weight]) -> &[Self::Stored];
+    /// Widens vector 0 or 1 of a step's weights.
+    fn widen(self, weights: Self::Stored, vector: usize) -> Lanes<Self>;
+    /// Calls a function that is compiled for this instruction set.
+    #[inline(always)]
+    fn vectorize<F: NullaryFnOnce>(self, f: F) -> F::Output {
+        self.simd().vectorize(f)
+    }
+}
+
+/// A vector of f32.
+type Lanes<W> = <<W as Widen>::Simd as Simd>::f32s;
+
+impl<W: Widen> MultiplyAdd for W {
+    type Weight = W::Weight;
+    type Number = f32;
+    type Stored = W::Stored;
+    type Numbers = [Lanes<W>; 2];
+    type Vector = Lanes<W>;
+    type Sums = Lanes<W>;
+    const NUMBERS: usize = 2 * W::Simd::F32_LANES;
+    const VECTORS: usize = 2;
+    const X_ROWS: usize = x_rows(W::Simd::F32_LANES);
+
+    #[inline(always)]
+    fn stored(row: &[W::Weight]) -> &[W::Stored] {
+        <W as Widen>::stored(row)
+    }
+
+    #[inline(always)]
+    fn numbers(row: &[f32]) -> &[[Lanes<W>; 2]] {
+        pulp::as_arrays::<2, _>(W::Simd::as_simd_f32s(row).0).0
+    }
+
+    #[inline(always)]
+    fn widen(self, weights: W::Stored, vector: usize) -> Lanes<W> {
+        Widen::widen(self, weights, vector)
+    }
+
+    #[inline(always)]
+    fn vector(numbers: [Lanes<W>; 2], vector: usize) -> Lanes<W> {
+        numbers[vector]
+    }
+
+    #[inline(always)]
+    fn zeros(self) -> Lanes<W> {
+        self.simd().splat_f32s(0.0)
+    }
+
+    #[inline(always)]
+    fn multiply_add(self, w: Lanes<W>, x: Lanes<W>, sums: Lanes<W>) -> Lanes<W> {
+        self.simd().mul_add_e_f32s(w, x, sums)
+    }
+
+    #[inline(always)]
+    fn totals(self, sums: [Lanes<W>; 4]) -> [f32; 4] {
+        totals(self.simd(), sums)
+    }
+
+    #[inline(always)]
+    fn vectorize<F: NullaryFnOnce>(self, f: F) -> F::Output {
+        Widen::vectorize(self, f)
+    }
+}
+
+/// Widens weights of type `W` with instructions that every set has. If `W` splits pairs, so does
+/// `x`.
 #[derive(Clone, Copy)]
 pub struct F32s<S, W>(pub S, pub PhantomData<W>);
 
-impl<S: Simd, W: WeightType> MultiplyAdd for F32s<S, W> {
+impl<S: Simd, W: WeightType> Widen for F32s<S, W> {
+    type Simd = S;
     type Weight = W;
-    type Number = f32;
     type Stored = W::Chunk<S>;
-    type Numbers = [S::f32s; 2];
-    type Vector = S::f32s;
-    type Sums = S::f32s;
-    const NUMBERS: usize = 2 * S::F32_LANES;
-    const VECTORS: usize = 2;
-    const X_ROWS: usize = x_rows(S::F32_LANES);
+
+    #[inline(always)]
+    fn simd(self) -> S {
+        self.0
+    }
 
     #[inline(always)]
     fn stored(row: &[W]) -> &[W::Chunk<S>] {
@@ -85,44 +162,14 @@ impl<S: Simd, W: WeightType> MultiplyAdd for F32s<S, W> {
     }
 
     #[inline(always)]
-    fn numbers(row: &[f32]) -> &[[S::f32s; 2]] {
-        pulp::as_arrays::<2, _>(S::as_simd_f32s(row).0).0
-    }
-
-    #[inline(always)]
     fn widen(self, weights: W::Chunk<S>, vector: usize) -> S::f32s {
         W::widen(self.0, weights, vector)
-    }
-
-    #[inline(always)]
-    fn vector(numbers: [S::f32s; 2], vector: usize) -> S::f32s {
-        numbers[vector]
-    }
-
-    #[inline(always)]
-    fn zeros(self) -> S::f32s {
-        self.0.splat_f32s(0.0)
-    }
-
-    #[inline(always)]
-    fn multiply_add(self, w: S::f32s, x: S::f32s, sums: S::f32s) -> S::f32s {
-        self.0.mul_add_e_f32s(w, x, sums)
-    }
-
-    #[inline(always)]
-    fn totals(self, sums: [S::f32s; 4]) -> [f32; 4] {
-        totals(self.0, sums)
-    }
-
-    #[inline(always)]
-    fn vectorize<F: NullaryFnOnce>(self, f: F) -> F::Output {
-        self.0.vectorize(f)
     }
 }
 
 /// Adds up the lanes of each vector.
 #[inline(always)]
-pub fn totals<S: Simd>(simd: S, sums: [S::f32s; 4]) -> [f32; 4] {
+fn totals<S: Simd>(simd: S, sums: [S::f32s; 4]) -> [f32; 4] {
     #[cfg(target_arch = "x86_64")]
     if let Some(simd) = (&simd as &dyn Any).downcast_ref() {
         return totals_of_sixteen(*simd, cast(sums));

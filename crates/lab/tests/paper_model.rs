@@ -1,6 +1,6 @@
 //! The book's paper model, `models/paper`, which is small enough to compute by hand. Everything the
-//! book prints about it is computed here with the days' own functions and compared. `cargo xtask book
-//! --refresh` rewrites the pages.
+//! book prints about it is computed here with the days' own functions and compared.
+//! `cargo xtask book --refresh` rewrites the pages.
 
 use candecode::day00_warm_up::{embed, logits};
 use candecode::day01_attention::{causal_mask, scaled_dot_product_attention, softmax, split_heads};

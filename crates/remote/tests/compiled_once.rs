@@ -1,5 +1,5 @@
-//! Checks that a build with downloads compiles nothing again that a build without them has compiled:
-//! no package that both have gets a feature from this crate's dependencies.
+//! Checks that a build with downloads compiles nothing again that a build without them has
+//! compiled: no package that both have gets a feature from this crate's dependencies.
 
 use std::collections::BTreeMap;
 use std::path::Path;

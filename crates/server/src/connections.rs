@@ -208,7 +208,7 @@ async fn close_on_signal(mut signals: Signals, state: Arc<AppState>) {
         0 => say("[the server stops]"),
         rows => {
             say(&format!(
-                "[the server stops when all running texts ({rows}) are finished; Ctrl-C stops it now]"
+                "[the server stops when the {rows} running texts are finished; Ctrl-C stops it now]"
             ));
         }
     }

@@ -448,7 +448,8 @@ fn a_token_has_the_same_logprob_everywhere_in_an_answer() {
     let [rate, seconds] = ["tokens_per_second", "decode_s"].map(|key| json[key].as_f64().unwrap());
     assert!((rate * seconds - 39.0).abs() < 1e-6, "{rate} {seconds}");
     for (logprob, top) in logprobs.iter().zip(json["top_logprobs"].as_array().unwrap()) {
-        assert_eq!(*logprob, top[0]["logprob"], "{top}"); // greedy, so the top token is the chosen one
+        // Greedy, so the top token is the chosen one.
+        assert_eq!(*logprob, top[0]["logprob"], "{top}");
     }
 }
 

@@ -24,7 +24,8 @@ fn inside(random: &mut Random, rows: usize, width: usize, dtype: DType) -> Tenso
     more.narrow(0, 3, rows * width).unwrap().reshape((rows, width)).unwrap()
 }
 
-/// Returns a product with weights of any type in plain code. With bf16 weights, `x` is rounded, too.
+/// Returns a product with weights of any type in plain code. With bf16 weights, `x` is rounded,
+/// too.
 fn plain_product(x: &Tensor, w: &Tensor) -> Tensor {
     let x = match w.dtype() {
         DType::BF16 => x.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap(),

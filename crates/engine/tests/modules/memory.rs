@@ -46,8 +46,9 @@ fn the_arithmetic_by_hand() {
     let none = Need { cache: None, ..base.clone() };
     assert_eq!((none.keys_and_values(), none.scores()), (0.0, 2.0 * 3.0 * 2.0 * 144.0 * 4.0));
     let long = Need { new: usize::MAX, ..base.clone() };
-    assert_eq!(long.keys_and_values(), 1152.0 / 12.0 * 16.0); // never more than the context
-                                                              // A mask of 3 rows, 5 by 5; candidates of 3 beams and 10 tokens.
+    // Never more than the context.
+    assert_eq!(long.keys_and_values(), 1152.0 / 12.0 * 16.0);
+    // A mask of 3 rows, 5 by 5; candidates of 3 beams and 10 tokens.
     let padded = Need { padded: true, ..lean.clone() };
     assert_eq!(padded.total(), lean.total() + 3.0 * 25.0);
     let beams = Need { beams: true, ..lean.clone() };
@@ -102,7 +103,8 @@ fn amounts_are_read() {
 #[test]
 fn a_containers_free_memory_is_its_limit_minus_usage() {
     let stat = "anon 100\nfile 700\ninactive_file 400\nactive_file 200\nshmem 100\n";
-    assert_eq!(left("4000\n", "1500\n", stat), Some(3100.0)); // 900 are in use, 600 can be reclaimed
+    // 900 are in use, 600 can be reclaimed.
+    assert_eq!(left("4000\n", "1500\n", stat), Some(3100.0));
     assert_eq!(left("4000", "", ""), Some(4000.0));
     assert_eq!(left("800", "1500", stat), Some(0.0));
     assert_eq!(left("max\n", "1500\n", stat), None);

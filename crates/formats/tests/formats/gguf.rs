@@ -331,8 +331,8 @@ fn linear_rope_scaling_is_refused_in_every_form() {
     }
 }
 
-/// Keys that change the computation need a value that changes nothing. Others have no effect, known or
-/// not, as in llama.cpp.
+/// Keys that change the computation need a value that changes nothing. Others have no effect, known
+/// or not, as in llama.cpp.
 #[test]
 fn keys_that_change_the_computation_are_refused() {
     let folder = Folder::new("gguf-keys");

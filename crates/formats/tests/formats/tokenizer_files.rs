@@ -61,8 +61,8 @@ fn invalid_token_settings_are_refused_by_file_and_key() {
     candecode_formats::read_tokenizer(&folder.0).unwrap();
 }
 
-/// transformers goes by the flag where it builds the tokenizer itself, and by `tokenizer.json` (which
-/// adds no space here) where it uses that.
+/// transformers goes by the flag where it builds the tokenizer itself, and by `tokenizer.json`
+/// (which adds no space here) where it uses that.
 #[test]
 fn a_prefix_space_that_only_one_file_wants_is_refused() {
     let folder = Folder::new("prefix-space");

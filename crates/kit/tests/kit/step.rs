@@ -75,7 +75,8 @@ fn a_mask_with_the_wrong_shape_or_type_is_refused() {
     refused(batch(&ids, Some(additive)), &["F32", "1 = may attend"]);
     // One mask shared by all rows, and one that includes past columns.
     assert!(batch(&ids, Some(mask(&[1, 0, 1, 1], &[1, 1, 2, 2]))).is_ok());
-    assert!(batch(&ids, Some(Tensor::ones((2, 1, 2, 7), DType::U8, &Device::Cpu).unwrap())).is_ok());
+    let longer = Tensor::ones((2, 1, 2, 7), DType::U8, &Device::Cpu).unwrap();
+    assert!(batch(&ids, Some(longer)).is_ok());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-/// Number of texts that are running when the long prompt arrives.
+/// Number of requests that are decoding when the long prompt arrives.
 const RUNNING: usize = 4;
 /// Tokens in the long prompt.
 const LONG: usize = 1000;
@@ -24,8 +24,8 @@ const BUDGETS: [usize; 3] = [512, 128, 32];
 /// long prompt to its first token, in seconds.
 type Waits = [f64; 2];
 
-/// Runs a few short texts, submits the long prompt once they have eight tokens each, and measures
-/// until its first token arrives.
+/// Runs a few short requests, submits the long prompt once they have eight tokens each, and
+/// measures until its first token arrives.
 fn watch<'a>(model: &dyn Model, scheduler: &mut dyn SchedulerInterface<'a>) -> Result<Waits> {
     let submit = |scheduler: &mut dyn SchedulerInterface<'a>, id: usize, len: usize| {
         let prompt: Vec<u32> = (0..len).map(|i| 300 + (id + i * 7) as u32 % 1000).collect();
@@ -87,7 +87,7 @@ struct Served {
     preemptions: usize,
     /// Number of tokens computed, including those computed again.
     computed: usize,
-    /// The tokens of each text.
+    /// The tokens that each request generated.
     texts: BTreeMap<usize, Vec<u32>>,
 }
 
@@ -128,8 +128,8 @@ fn ways() -> Vec<(String, Option<usize>)> {
     std::iter::once(whole).chain(pieces).collect()
 }
 
-/// Returns the positions in the longest step while a long prompt is served beside short texts, with
-/// this many tokens per step at most.
+/// Returns the positions in the longest step while a long prompt is served next to short ones,
+/// with at most this many tokens per step.
 fn longest_step(model: &dyn Model, tokenizer: &Tokenizer, budget: usize) -> Result<usize> {
     let cache = PagedCache::new(model.config().num_hidden_layers, 40, 16)?;
     let limits = Limits { max_num_batched_tokens: budget, max_num_seqs: RUNNING + 1 };
@@ -179,7 +179,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
 
 pub fn report(times: &Times, _: &Path) -> Result<()> {
     println!(
-        "{RUNNING} texts run, a prompt of {LONG} tokens arrives    longest gap   its first token"
+        "{RUNNING} requests decode, a {LONG}-token prompt arrives  longest gap   its first token"
     );
     for (way, _) in ways() {
         let (gap, first) = (times.of(&format!("{way}: gap"))?, times.of(&format!("{way}: first"))?);

@@ -1,9 +1,9 @@
 //! Tests the book's page of error messages: runs every command on it, and compares the output and
 //! the exit code with what the page shows.
 //!
-//! `cargo xtask book --refresh` updates the page. The commands name models, files and servers with one thing
-//! wrong each, which the test creates. It runs only on Linux, because some messages quote the
-//! operating system.
+//! `cargo xtask book --refresh` updates the page. The commands name models, files and servers with
+//! one thing wrong each, which the test creates. It runs only on Linux, because some messages quote
+//! the operating system.
 #![cfg(target_os = "linux")]
 
 mod models;
