@@ -199,8 +199,8 @@ impl GuardRail {
         }
     }
 
-    /// Judges every token of the vocabulary: true if it may come next in `state`. Some
-    /// tokens have no bytes, such as EOS, and are judged here like the others.
+    /// Judges every token of the vocabulary: true if it may come next in `state`. A token
+    /// without bytes, such as EOS, is always false here; `process` decides about EOS.
     /// `first` is passed on to `follow`.
     fn mask(&self, state: StateID, first: bool) -> Vec<bool> {
         // task 14.4: Judge every token of the vocabulary

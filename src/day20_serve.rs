@@ -183,8 +183,8 @@ impl<'a> ServingLoop<'a> {
     }
 
     /// Adds a job to the queue, or sends it [`JobError::Busy`] if `max_queue` jobs are
-    /// already waiting. A job that wouldn't have to wait is never refused, not even
-    /// with a `max_queue` of 0.
+    /// already waiting. If the queue is empty and a slot is free, a job is never
+    /// refused, not even with a `max_queue` of 0.
     pub fn accept(&mut self, job: Job) {
         // task 20.4: Queue the job, or refuse it
         todo!("day 20, task 4: Queue the job, or refuse it")
