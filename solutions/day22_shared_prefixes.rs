@@ -40,7 +40,7 @@ pub fn block_hashes(tokens: &[u32], block_size: usize, salt: &str) -> Vec<BlockH
 pub struct CachedBlock {
     /// The block's number.
     pub block: u32,
-    /// Its tokens. Two sequences can have the same hash, but then their tokens differ.
+    /// Its tokens. Other tokens, another parent or salt can have the same hash.
     pub tokens: Vec<u32>,
     /// The hash of the block before it.
     pub parent: Option<BlockHash>,
