@@ -74,16 +74,24 @@ fn replace_on(disk: Disk, repo: &Repo, path: &str, bytes: &[u8]) -> Result<Optio
     let attempt = || -> io::Result<bool> {
         let copy = dir.join(path);
         fs::create_dir_all(copy.parent().unwrap_or(Path::new(".")))?;
+        // First the copy, then the change: Ctrl-C between them loses nothing.
+        match disk.link(&new.target, &copy) {
+            Err(problem) if problem.kind() != ErrorKind::NotFound => return Err(problem),
+            _ => {}
+        }
         let replaced = new.put()?;
         if replaced {
             (disk.meanwhile)();
+            // An editor may have saved another file since. If it's still the same one, this does
+            // nothing, and one of its names goes.
             move_file(&new.file, &copy).or_else(|problem| new.put().and(Err(problem)))?;
+            let _ = fs::remove_file(&new.file);
         }
         Ok(replaced)
     };
     let done = attempt();
     if !matches!(done, Ok(true)) {
-        let _ = fs::remove_dir_all(dir); // it's empty
+        let _ = fs::remove_dir_all(dir); // the file is in its place
     }
     let replaced = done.with_context(|| format!("cannot write {}", place.display()))?;
     Ok(replaced.then_some(date))
@@ -454,6 +462,27 @@ mod tests {
                 }
             },
         );
+    }
+
+    #[test]
+    fn an_interruption_at_any_moment_leaves_the_old_text_in_place_or_a_copy() {
+        for (exchanges, links) in [(true, true), (false, true), (false, false)] {
+            with_day("interrupted", |repo, day| {
+                let moments = Cell::new(0);
+                let meanwhile = || {
+                    let in_place = fs::read(day).is_ok_and(|text| text == b"stub");
+                    assert!(in_place || copies(repo) == ["stub"], "moment {}", moments.get());
+                    moments.set(moments.get() + 1);
+                };
+                let disk = Disk { exchanges, links, meanwhile: &meanwhile, report: &|_| () };
+                replace_on(disk, repo, DAY, b"new").unwrap();
+                assert!(moments.get() > 2);
+                assert_eq!(
+                    (fs::read(day).unwrap(), copies(repo)),
+                    (b"new".into(), vec!["stub".into()])
+                );
+            });
+        }
     }
 
     #[test]
