@@ -3,10 +3,9 @@
 //! Redirects are followed here, one at a time, because the token goes to the hub alone, never to
 //! another scheme, host or port that the hub redirects to.
 
-use crate::connection::{looked_up, settings};
+use crate::connection::{looked_up, retry_after, settings};
 use crate::hub::failure::Failure;
 use crate::origin::{redirect, Origin, REDIRECTS};
-use crate::retry_after::Wait;
 use anyhow::{Context as _, Result};
 use candecode_formats::hub::is_plain_name;
 use std::time::Duration;
@@ -164,7 +163,7 @@ impl Requests {
             if code >= 400 {
                 let host = address.host().unwrap_or_default().to_string();
                 return Err(match at_hub {
-                    true => Failure::Status(code, Wait::of(headers)),
+                    true => Failure::Status(code, retry_after(headers)),
                     false => Failure::Elsewhere(host, code),
                 });
             }
