@@ -113,7 +113,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// If the crate rejects one of them.
-    pub fn with_added(mut self, tokens: Vec<AddedToken>) -> Result<Self> {
+    fn with_added(mut self, tokens: Vec<AddedToken>) -> Result<Self> {
         self.inner.add_tokens(tokens).map_err(refused)?;
         Ok(Self { growth: self.growth, name: self.name, ..Self::new(self.inner) })
     }
@@ -166,21 +166,9 @@ impl Tokenizer {
         })
     }
 
-    /// Returns true if text is split into words and merged from letters or bytes (BPE), and not
-    /// into the likeliest pieces (Unigram) or the longest (WordPiece).
-    pub fn is_bpe(&self) -> bool {
-        matches!(self.inner.get_model(), ModelWrapper::BPE(_))
-    }
-
     /// Returns true if tokens are bytes, each written as a printable character (GPT-2).
-    pub fn is_byte_level(&self) -> bool {
+    fn is_byte_level(&self) -> bool {
         matches!(self.inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_)))
-    }
-
-    /// Returns true if a space goes in front of a text that doesn't start with one.
-    pub fn adds_prefix_space(&self) -> bool {
-        let first = self.encode_rendered("a").ok().and_then(|ids| self.piece(*ids.first()?));
-        first.is_some_and(|piece| piece.starts_with(['Ġ', '▁']))
     }
 
     /// Returns the maximum number of bytes of text that a token can cover, or `usize::MAX` if there

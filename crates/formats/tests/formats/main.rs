@@ -5,7 +5,7 @@ mod gguf;
 mod model_files;
 mod random_model;
 mod tokenizer;
-mod tokenizer_files;
+mod tokenizer_config;
 mod tokenizer_json;
 mod weights;
 

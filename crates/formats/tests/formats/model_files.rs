@@ -159,24 +159,6 @@ fn an_lfs_pointer_or_web_page_is_identified_in_the_error() {
             folder.write(file, text);
             refused(read(&folder.0), &[file, what, way]);
         }
-        for file in ["special_tokens_map.json", "added_tokens.json"] {
-            let folder = copy_of("story-230k", "files-instead");
-            folder.write(file, text);
-            refused(candecode_formats::read_tokenizer(&folder.0), &[file, what, way]);
-        }
-        let folder = Folder::new("files-instead-gguf");
-        let file = folder.write("model.gguf", text);
-        refused(ModelFiles::at(&file), &["model.gguf", what, way]);
-        let folder = copy_of("story-230k", "files-instead-index");
-        std::fs::remove_file(folder.0.join("model.safetensors")).unwrap();
-        folder.write("model.safetensors.index.json", text);
-        let weights = candecode_formats::open_weights(&folder.0, DType::F32, &CPU);
-        refused(weights, &["model.safetensors.index.json", what, way]);
-        let index = json!({"weight_map": {"a": "part.safetensors"}});
-        folder.write("model.safetensors.index.json", index.to_string());
-        folder.write("part.safetensors", text);
-        let weights = candecode_formats::open_weights(&folder.0, DType::F32, &CPU);
-        refused(weights, &["part.safetensors", what, way]);
     }
 }
 

@@ -29,8 +29,6 @@ fn a_missing_truncated_or_out_of_folder_shard_is_reported() {
         ("{}", "no weight_map"),
         (r#"{"weight_map": {}}"#, "weight_map is empty"),
         (r#"{"weight_map": {"a": 7}}"#, "must name files"),
-        (r#"{"weight_map": {"a": "../b.safetensors"}}"#, "not a plain file name"),
-        (r#"{"weight_map": {"a": "c\\b.safetensors"}}"#, "not a plain file name"),
     ] {
         folder.write("model.safetensors.index.json", index);
         refused(open(), &["model.safetensors.index.json", says]);

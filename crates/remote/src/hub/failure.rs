@@ -25,8 +25,6 @@ pub enum Failure {
     Connection(String, ureq::Error),
     /// The token can't be sent in a header.
     Token,
-    /// The file is empty.
-    Empty,
     /// What arrived isn't the file that the hub announced.
     Damaged(String),
     /// The cache couldn't be read or written.

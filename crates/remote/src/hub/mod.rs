@@ -92,7 +92,7 @@ fn complete(cached: &Repository) -> Result<PathBuf> {
             }
             Ok(()) => {}
             Err(e) if e.status() == 404 && file == SINGLE => wanted.push_back(INDEX.into()),
-            Err(e) if optional && (e.status() == 404 || matches!(e, Failure::Empty)) => {
+            Err(e) if e.status() == 404 && optional => {
                 let noted = cached.note_absent(&commit, &file);
                 noted.map_err(|e| hub.explain(&file, e.into()))?;
             }
@@ -135,9 +135,6 @@ impl<'a> Source<'a> {
     /// Downloads one file and checks it. A damaged file is deleted and downloaded again.
     fn download(&mut self, commit: &str, file: &str) -> Result<(), Failure> {
         let about = self.about(commit, file)?;
-        if about.size == Some(0) {
-            return Err(Failure::Empty);
-        }
         let (cached, blob) = (self.cached, Blob::open(self.cached, &about)?);
         if !blob.is_here() {
             let bar = bar(file, about.size);
@@ -257,7 +254,6 @@ impl<'a> Source<'a> {
                 non-ASCII characters; was something else copied with it?"
                     .into()
             }
-            Failure::Empty => "the hub's file is empty; is the name right?".into(),
             Failure::Damaged(what) => format!(
                 "it came damaged twice ({what}) and was deleted; try again, or use another network"
             ),

@@ -114,10 +114,10 @@ impl Requests {
         }
         let from = match response.status().as_u16() {
             200 => 0,
-            206 => match word(headers, "content-range") {
-                Some(range) => start(&range).ok_or(Failure::Header("content-range", "invalid"))?,
-                None => from,
-            },
+            206 => {
+                let range = word(headers, "content-range").and_then(|range| start(&range));
+                range.ok_or(Failure::Header("content-range", "invalid"))?
+            }
             code => return Err(Failure::Status(code, None)),
         };
         Ok((response.into_body(), from))
