@@ -127,7 +127,8 @@ fn control_c_interrupts_a_wait_for_a_silent_server() {
 #[test]
 fn an_endless_stream_is_cut_off() {
     use candecode_remote::test_servers::openai::{event, stream_of};
-    for events in [&event("a", "null"), "data: a\n", ": keep-alive\n"] {
+    let text = event("a", "null");
+    for events in [text.as_str(), "data: a\n", ": keep-alive\n"] {
         let then = Then::Repeat(events.into());
         let server = OpenAi { then, ..OpenAi::sends(stream_of("")) }.start();
         let (_, said, code) = run(&server, &["-p", "Once", "--max-new-tokens", "16"]);

@@ -336,6 +336,17 @@ fn a_huge_prompt_is_refused_by_size_alone() {
     refused(&["--prompt-file", file.to_str().unwrap()], 1, "40000000 bytes");
 }
 
+/// A processor's name may contain NaN even if the model's numbers are fine.
+#[test]
+fn an_error_that_quotes_nan_is_not_blamed_on_the_model() {
+    let run = |flags: &[&str]| run(&[&["-p", "Once", "--model", "story-230k"], flags].concat());
+    let dead = run(&["--allow-regex", "NaN NaN", "--block", "N"]);
+    assert!(dead.code == 1 && dead.err.contains("the pattern NaN NaN"), "{}", dead.err);
+    for ran in [run(&["--allow-regex", "NaN\u{4e00}{9999}\u{1F600}"]), dead] {
+        assert!(!ran.err.contains("logits are NaN"), "{}", ran.err);
+    }
+}
+
 /// Parameters that pass validation also work at the ends of their ranges, without turning anything
 /// into infinity or NaN on the way.
 #[test]
@@ -539,8 +550,9 @@ fn with_number(model: &str, test: &str, tensor: &str, place: usize, bits: u16) -
     folder
 }
 
-/// NaN in bf16.
+/// NaN and infinity in bf16.
 const NAN: u16 = 0x7fc0;
+const INFINITY: u16 = 0x7f80;
 
 #[test]
 fn every_loop_stops_at_nan_and_says_where_it_began() {
@@ -563,5 +575,20 @@ fn every_loop_stops_at_nan_and_says_where_it_began() {
         let ran = run(&[&fixed[..], flags].concat());
         let named = ran.err.contains("logits are NaN") && ran.err.contains("(model.layers.2)");
         assert!(ran.code == 1 && named, "{flags:?}: {}", ran.err);
+    }
+}
+
+/// The embedding of position 6 is 128 wide. Only the step that reaches this position reads it.
+#[test]
+fn nan_in_a_later_step_is_reported_with_its_position() {
+    for (name, bits, origin) in [("nan", NAN, "embedding"), ("inf", INFINITY, "infinity")] {
+        let folder = with_number("story-gpt2-1m", name, "transformer.wpe.weight", 771, bits);
+        for cache in [&["--cache", "dynamic"][..], &["--cache", "static"], &["--no-cache"]] {
+            let flags = ["-p", "Once upon a", "--max-new-tokens", "9", "--model"];
+            let ran = run(&[&flags, &[folder.0.to_str().unwrap()][..], cache].concat());
+            assert_eq!((ran.code, &*ran.out), (1, "Once upon a time, there was\n"), "{}", ran.err);
+            let named = ran.err.contains("position 6") && ran.err.contains(origin);
+            assert!(named, "{cache:?}: {}", ran.err);
+        }
     }
 }

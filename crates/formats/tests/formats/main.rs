@@ -4,7 +4,6 @@ mod config;
 mod gguf;
 mod model_files;
 mod random_model;
-mod tokenizer;
 mod tokenizer_config;
 mod tokenizer_json;
 mod weights;
