@@ -5,7 +5,6 @@ use crate::gguf::{end_tokens, gguf_keys};
 use anyhow::{ensure, Context as _, Result};
 use candecode_kit::config::Llama3Scaling;
 use candecode_kit::ModelConfig;
-use candle_core::quantized::gguf_file::Value as Metadata;
 use serde_json::{json, Map, Value};
 use std::f64::consts::PI;
 

@@ -15,7 +15,7 @@ use anyhow::{bail, Result};
 use serde::de::IgnoredAny;
 use std::fs::{self, File};
 use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The files that every model needs in addition to its weights.
 pub const REQUIRED: [&str; 2] = ["config.json", "tokenizer.json"];

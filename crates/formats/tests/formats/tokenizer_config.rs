@@ -8,7 +8,8 @@ use serde_json::json;
 fn special_tokens_have_the_names_of_the_file() {
     let folder = copy_of("story-230k", "names");
     let eos = json!({"content": "<|endoftext|>", "special": true});
-    let config = json!({"eos_token": eos, "bos_token": null, "pad_token": "<pad>", "add_bos_token": true});
+    let config =
+        json!({"eos_token": eos, "bos_token": null, "pad_token": "<pad>", "add_bos_token": true});
     folder.write("tokenizer_config.json", config.to_string());
     let template = candecode_formats::chat_template(&folder.0).unwrap();
     let names = json!({"eos_token": "<|endoftext|>", "pad_token": "<pad>"});
