@@ -1,6 +1,6 @@
 //! The flags of `cargo xtask compare`.
 
-use clap::{value_parser, Args, ValueEnum};
+use clap::{value_parser, Args};
 use std::path::PathBuf;
 
 /// The flags of `compare`.
@@ -36,9 +36,6 @@ pub struct Compare {
     /// Same as in `run`
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Another engine, as the first row
-    #[arg(long, value_enum)]
-    pub(crate) peer: Option<Peer>,
     /// A server that speaks OpenAI's protocol, as the last row: http://127.0.0.1:8000 (put its key
     /// in OPENAI_API_KEY)
     #[arg(long, value_name = "URL")]
@@ -46,30 +43,13 @@ pub struct Compare {
     /// The model's name on the server [default: the server's only model]
     #[arg(long, value_name = "NAME", requires = "endpoint")]
     pub(crate) endpoint_model: Option<String>,
-    /// A Python with torch and transformers
-    #[arg(long, default_value = "python3", requires = "peer")]
-    pub(crate) python: PathBuf,
-    /// Compare caches instead of loops: each loop that supports pages runs without and with them
-    #[arg(long, value_enum, value_name = "KIND", conflicts_with = "methods")]
-    pub(crate) cache: Option<Paged>,
-    /// Same as in `run`
-    #[arg(long, value_name = "N", requires = "cache")]
-    pub(crate) block_size: Option<usize>,
-    /// Same as in `run`
-    #[arg(
-        long = "num-gpu-blocks-override",
-        alias = "num-blocks",
-        value_name = "N",
-        requires = "cache"
-    )]
-    pub(crate) num_blocks: Option<usize>,
     /// How many times to run each row, alternating with the others; times are medians [default: 3;
     /// with --methods 1]
     #[arg(long, value_parser = value_parser!(u8).range(1..))]
     pub(crate) rounds: Option<u8>,
     /// Compare the texts of the decoding methods: greedy, sampling, penalties, beams, drafts, guard
     /// rails
-    #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "peer", "endpoint"])]
+    #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "endpoint"])]
     pub(crate) methods: bool,
     /// cpu, metal or cuda
     #[arg(long, default_value = xtask::host::DEFAULT_DEVICE)]
@@ -104,20 +84,6 @@ impl Compare {
         }
         flags
     }
-}
-
-/// An engine to compare with.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Peer {
-    /// `AutoModelForCausalLM.generate`
-    Transformers,
-}
-
-/// A cache to compare with the growing one.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Paged {
-    /// Day 21's blocks
-    Paged,
 }
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn flags_that_the_methods_set_are_refused() {
-        for flag in [["--temperature", "1"], ["--top-p", "0.5"], ["--peer", "transformers"]] {
+        for flag in [["--temperature", "1"], ["--top-p", "0.5"]] {
             let typed = ["compare", "--methods"].iter().chain(&flag).copied();
             assert!(Cli::try_parse_from(typed.collect::<Vec<_>>()).is_err(), "{flag:?}");
         }
