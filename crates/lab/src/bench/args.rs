@@ -12,8 +12,8 @@ pub struct Args {
     /// these. engine: the whole engine; machine: this machine; roofline: day 16's predictions for
     /// it; day19: the effect of quantized weights on predictions; serve: the server under load
     pub what: Option<String>,
-    /// Number of rounds of a day or engine; the fastest one counts (for engine, the median). 0: only
-    /// what can be counted [default: 3]
+    /// Number of rounds of a day or engine; the fastest one counts (for engine, the median).
+    /// 0: only what can be counted [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=20))]
     pub rounds: Option<u8>,
     /// The model for engine, day19 and serve [default: story-3m]

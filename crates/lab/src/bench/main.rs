@@ -56,7 +56,7 @@ type Measure = fn(&mut Times) -> Result<()>;
 /// Prints the times, and writes plots to a folder.
 type Report = fn(&Times, &Path) -> Result<()>;
 
-/// What can be counted and measured of a day, or of a part of the engine.
+/// What can be counted and measured of a day.
 struct Bench {
     name: &'static str,
     /// The counts are the same on every machine.
@@ -157,8 +157,8 @@ fn run(args: &Args) -> Result<()> {
         ready();
         return measure(args);
     }
-    let asked = |name: &str| what.map_or(name.starts_with("day"), |what| what == name);
-    let benches: Vec<&Bench> = IN_ROUNDS.iter().filter(|bench| asked(bench.name)).collect();
+    let asked = |bench: &&Bench| what.is_none_or(|what| what == bench.name);
+    let benches: Vec<&Bench> = IN_ROUNDS.iter().filter(asked).collect();
     if benches.is_empty() {
         let names = IN_ROUNDS.iter().map(|bench| bench.name);
         let names = names.chain(WHOLE.iter().map(|whole| whole.0)).collect::<Vec<_>>().join(", ");

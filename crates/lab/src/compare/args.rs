@@ -28,12 +28,6 @@ pub struct Compare {
     #[arg(long)]
     pub(crate) temperature: Option<f64>,
     /// Same as in `run`
-    #[arg(long, requires = "temperature")]
-    pub(crate) top_k: Option<usize>,
-    /// Same as in `run`
-    #[arg(long, requires = "temperature")]
-    pub(crate) top_p: Option<f64>,
-    /// Same as in `run`
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
     /// A server that speaks OpenAI's protocol, as the last row: http://127.0.0.1:8000 (put its key
@@ -43,13 +37,12 @@ pub struct Compare {
     /// The model's name on the server [default: the server's only model]
     #[arg(long, value_name = "NAME", requires = "endpoint")]
     pub(crate) endpoint_model: Option<String>,
-    /// How many times to run each row, alternating with the others; times are medians [default: 3;
-    /// with --methods 1]
-    #[arg(long, value_parser = value_parser!(u8).range(1..))]
-    pub(crate) rounds: Option<u8>,
+    /// How many times to run each row, alternating with the others; times are medians
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u8).range(1..))]
+    pub(crate) rounds: u8,
     /// Compare the texts of the decoding methods: greedy, sampling, penalties, beams, drafts, guard
     /// rails
-    #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "endpoint"])]
+    #[arg(long, conflicts_with_all = ["temperature", "rounds", "endpoint"])]
     pub(crate) methods: bool,
     /// cpu, metal or cuda
     #[arg(long, default_value = xtask::host::DEFAULT_DEVICE)]
@@ -77,8 +70,6 @@ impl Compare {
         for (flag, value) in [
             ("--temperature", self.temperature.map(|value| value.to_string())),
             ("--seed", seed.map(|value| value.to_string())),
-            ("--top-k", self.top_k.map(|value| value.to_string())),
-            ("--top-p", self.top_p.map(|value| value.to_string())),
         ] {
             flags.extend(value.into_iter().flat_map(|value| [flag.to_string(), value]));
         }
