@@ -4,7 +4,7 @@
 use crate::Ran;
 use candecode_testing::Folder;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 fn command(flags: &[&str]) -> Command {
     let mut command = crate::command(&[&["--chat"], flags].concat());
@@ -191,7 +191,7 @@ fn control_c_at_the_prompt_ends_the_chat_cleanly() {
     }
     // A Ctrl-C before the chat waits for a line has no effect, so another one follows, but not soon:
     // two of them before that end the program at once.
-    let ends = |child: &mut Child| {
+    let ends = |child: &mut std::process::Child| {
         crate::control_c(child);
         (0..1000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(20));

@@ -296,7 +296,7 @@ fn what_was_killed_starts_again_at_the_same_port() {
     let rest = read_some(&mut client, usize::MAX);
     assert!(!rest.contains("[DONE]"), "a cut-off stream must not look complete");
     drop(server);
-    let again = Server::start(&[&host[..], &["--port", &port]].concat());
+    let again = Server::start(&[&host[..], &["--port", port.as_str()]].concat());
     assert!(again.host.ends_with(&port));
     well(&again);
 }
