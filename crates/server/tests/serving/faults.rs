@@ -361,6 +361,7 @@ fn hard_patterns_of_many_clients_change_nothing_for_others() {
         for i in 0..5 {
             assert_eq!(server.text("Once upon a time", &json!({})), whole);
             assert_eq!(server.text("He was", &good), digits); // already compiled
+
             // In the queue of the hard ones, it would wait in vain for half a minute.
             let new = json!({"structured_outputs": {"regex": format!(" [a-c]+z?{i}")}});
             assert!(!server.text("He was", &new).is_empty());
