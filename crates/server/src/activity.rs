@@ -12,7 +12,7 @@ use tokio::time::sleep;
 const IDLE: Duration = Duration::from_millis(50);
 
 /// All open connections.
-pub type Open = Arc<Mutex<Vec<Arc<Activity>>>>;
+pub type Open = Mutex<Vec<Arc<Activity>>>;
 
 /// The state of a connection that decides whether it can be evicted. Handlers find it in the
 /// request's extensions.
@@ -92,7 +92,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (works, waits) = (Arc::new(Activity::new()), Arc::new(Activity::new()));
         let answering = Answering::new(works.clone());
-        let open: Open = Arc::new(Mutex::new(vec![works, waits.clone()]));
+        let open = Open::new(vec![works, waits.clone()]);
         assert!(runtime.block_on(evict(&open)));
         runtime.block_on(waits.evicted.notified());
         assert!(!runtime.block_on(evict(&open)), "the other one is at work");
