@@ -138,6 +138,9 @@ fn a_format_holds_in_every_way_to_ask() {
             assert_eq!(thread.join().unwrap().1["choices"], whole["choices"]);
         }
     });
+    // Choices of one request run side by side, however busy the machine is.
+    let many = server.answer(CHAT, &chat(&with(ask, &json!({"n": 24}))));
+    assert_eq!(many["choices"].as_array().unwrap()[..3], *whole["choices"].as_array().unwrap());
     assert!(server.metric("num_preemptions_total") > 0.0, "24 blocks were enough");
 }
 
