@@ -21,7 +21,6 @@ pub mod memory_check;
 pub mod ngram_table;
 pub mod operations;
 pub mod requests;
-pub mod right_padding;
 pub mod score;
 pub mod token_rules;
 pub mod trace;

@@ -209,16 +209,6 @@ fn many_or_long_stop_strings_do_not_slow_matching() {
 }
 
 #[test]
-fn a_nan_error_reports_the_result_of_its_trace() {
-    let numbers = NanTrace::NoNan.to_string();
-    assert!(numbers.contains("without a cache, this text gives no NaN"), "{numbers}");
-    let unknown = NanTrace::NotRepeatable.to_string();
-    assert!(!unknown.contains("gives no NaN"), "{unknown}");
-    assert!(unknown.contains("could not be computed again"), "{unknown}");
-    assert_eq!(NanTrace::FirstIn("layer 2's MLP".into()).to_string(), "layer 2's MLP");
-}
-
-#[test]
 fn a_sliding_cache_refuses_a_batch() {
     let mut engine = engine();
     engine.cache = Some(CacheConfig::Sliding(64));

@@ -304,14 +304,4 @@ impl Tokenizer {
     pub fn vocab_size(&self) -> usize {
         self.inner.get_vocab_size(true)
     }
-
-    /// Returns the library's own streaming decoder: a function that takes the next id and returns
-    /// the text that is now certain. You write one on day 6, and its checker compares the two.
-    pub fn decode_stream(&self) -> impl FnMut(u32) -> Result<String> + '_ {
-        let mut stream = self.inner.decode_stream(true);
-        move |id| {
-            let text = self.guarded("decode", || stream.step(id).map_err(refused))?;
-            Ok(text.unwrap_or_default())
-        }
-    }
 }

@@ -6,7 +6,7 @@ use candecode::day10_kv_cache::{generate_cached, Cached};
 use candecode::day12_batching::generate_batch;
 use candecode::kit::processor::process_all;
 use candecode::kit::{
-    named, FinishReason, NoCache, ProcessorInput, Request, SamplingParams, Token,
+    named, FinishReason, NoCache, ProcessorInput, Request, SamplingParams, Token, Tokenizer,
 };
 use candecode_engine::operations::plain;
 use candecode_engine::requests;
@@ -208,5 +208,12 @@ fn invalid_token_rules_are_refused() {
     ] {
         let made = requests::processors(&params, &tokenizer, model.config());
         refused(made.map(|_| ()), &["token id 99999 is not in the vocabulary"]);
+    }
+    // A guard rail needs the bytes of every token, and this tokenizer has no decoder.
+    let words = SamplingParams { block: vec!["dog".into()], ..neutral() };
+    let regex = SamplingParams { allow_regex: Some("dog".into()), ..neutral() };
+    for params in [words, regex] {
+        let made = requests::processors(&params, &Tokenizer::empty(), model.config());
+        refused(made.map(|_| ()), &["--block and --allow-regex"]);
     }
 }

@@ -13,13 +13,6 @@ fn words(rng: &mut TorchRng, n: usize) -> Vec<u64> {
 }
 
 #[test]
-fn words_match_the_original_mersenne_twister() {
-    // Matsumoto and Nishimura's own test value: word 10,000 with seed 5489.
-    let mut rng = TorchRng::new(5489);
-    assert_eq!(words(&mut rng, 10_000)[9_999], 4_123_659_995);
-}
-
-#[test]
 fn words_match_torch_for_every_seed() {
     let golden = golden_json("rng");
     let runs = golden["words"].as_array().unwrap();
@@ -63,28 +56,6 @@ fn exponentials_equal_torchs_to_the_last_bit() {
             "{what}: the stream has moved too far, or not far enough"
         );
     }
-}
-
-#[test]
-fn rows_draw_in_order_from_one_torch_stream() {
-    let golden = golden_json("rng");
-    let mut rng = TorchRng::new(7);
-    for row in golden["rows"].as_array().unwrap() {
-        let got: Vec<u64> = rng.exponentials(5).iter().map(|q| u64::from(q.to_bits())).collect();
-        assert_eq!(got, numbers(row));
-    }
-}
-
-#[test]
-fn exponentials_are_exponential() {
-    // 100,000 draws: the mean has a standard deviation of 0.0032, the share above 1 has one of
-    // 0.0015. Five of them are allowed, and the seed is fixed.
-    let got = TorchRng::new(3).exponentials(100_000);
-    assert!(got.iter().all(|q| q.is_finite() && *q >= 0.0));
-    let mean = got.iter().map(|q| f64::from(*q)).sum::<f64>() / 1e5;
-    let above = got.iter().filter(|q| **q > 1.0).count() as f64 / 1e5;
-    assert!((mean - 1.0).abs() < 0.016, "mean {mean}");
-    assert!((above - (-1f64).exp()).abs() < 0.0076, "{above} above 1");
 }
 
 fn uniforms(seed: u64, request: u64, n: usize) -> Vec<f32> {
