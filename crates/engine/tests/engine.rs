@@ -123,25 +123,6 @@ fn an_engine_built_from_parts_gives_the_same_tokens() {
 }
 
 #[test]
-fn generation_stops_at_the_context_limit() {
-    let engine = engine();
-    let context = engine.model().config.max_position_embeddings;
-    let prompt = "Once upon a time there was a red ball. ".repeat(44);
-    let prompt_len = engine.tokenizer().encode(&prompt).unwrap().len();
-    assert!(prompt_len < context, "{prompt_len}");
-    let eos_off = SamplingParams { max_new_tokens: 10_000, ..Default::default() };
-    let tokens: Vec<Token> =
-        engine.generate(&prompt, &eos_off).unwrap().map(Result::unwrap).collect();
-    let last = tokens.last().unwrap();
-    if last.finish == Some(FinishReason::Length) {
-        // The last token needs no position, because it is never fed.
-        assert_eq!(tokens.len(), context + 1 - prompt_len);
-    } else {
-        assert_eq!(last.finish, Some(FinishReason::Eos));
-    }
-}
-
-#[test]
 fn bad_requests_are_refused() {
     let engine = engine();
     let refused =
