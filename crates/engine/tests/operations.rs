@@ -372,6 +372,3 @@ fn a_one_thread_pool_serves_callers_on_several_threads() {
     }
     assert!(child.wait().unwrap().success());
 }
-
-#[test]
-#[allow(clippy::single_range_in_vec_init)] // some lists have only one block
