@@ -342,9 +342,7 @@ impl Shown<'_> {
             Err(_) if interrupt::asked() => {}
             Err(error) => {
                 out.break_line();
-                let nan = watched.iter().any(|model| model.computed_nan());
-                let texts = if nan { out.so_far() } else { Vec::new() };
-                return Err(explained(error, watched, &texts, !searches));
+                return Err(explained(error, watched));
             }
         }
         let context = run.model.config().max_position_embeddings;
@@ -369,14 +367,17 @@ impl Shown<'_> {
 
     /// Returns the error of the first failed row in a batch. The other rows' texts are complete.
     fn failure(&self, out: &Output) -> Option<anyhow::Error> {
-        let mut failed =
-            out.texts.iter().zip(out.so_far()).filter(|(text, _)| text.error.is_some());
-        let (text, so_far) = failed.next()?;
-        let error = anyhow!("{}{}", so_far.which, text.error.as_deref().unwrap_or_default());
-        let error = explained(error, &self.watched[..1], &[so_far], true);
+        let all = out.texts.iter().zip(1..);
+        let mut failed = all.filter_map(|(text, number)| Some((text.error.as_ref()?, number)));
+        let (error, number) = failed.next()?;
+        let error = describe(&explained(anyhow!("{error}"), &self.watched[..1]));
+        let which = match out.texts.len() {
+            1 => String::new(),
+            count => format!("text {number} of {count}: "),
+        };
         Some(match failed.count() {
-            0 => error,
-            more => anyhow!("{} ({} texts failed)", describe(&error), more + 1),
+            0 => anyhow!("{which}{error}"),
+            more => anyhow!("{which}{error} ({} texts failed)", more + 1),
         })
     }
 }

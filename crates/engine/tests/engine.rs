@@ -2,13 +2,11 @@
 
 #![cfg(feature = "ref")]
 
-use candecode::day05_model::Norm;
 use candecode::day07_greedy::StopStrings;
 use candecode::kit::{FinishReason, SamplingParams, Token, TokenIter};
 use candecode_engine::score::{score, TraceLoop};
-use candecode_engine::watched::{first_nan, NanTrace};
 use candecode_engine::CacheConfig;
-use candecode_engine::{load, operations, Completion, Engine};
+use candecode_engine::{Completion, Engine};
 use candecode_formats::ModelFiles;
 use candle_core::{DType, Device};
 use std::time::Instant;
@@ -144,24 +142,6 @@ fn bad_requests_are_refused() {
     assert!(Engine::open("no/such/model/here").is_err());
     let nothing = engine.generate_batch(&PROMPTS[..1], &[greedy(0)]).unwrap();
     assert_eq!(nothing, [Completion::default()]);
-}
-
-#[test]
-fn a_watched_distinguishes_no_nan_from_not_repeatable() {
-    let files = ModelFiles::open("story-230k").unwrap();
-    let mut model =
-        load::load_files(&files, DType::F32, &Device::Cpu, &operations::plain()).unwrap();
-    let context = model.config.max_position_embeddings;
-    assert_eq!(first_nan(&model, &[1, 2, 3]), NanTrace::NoNan);
-    let too_long = vec![1; context + 1];
-    assert_eq!(first_nan(&model, &too_long), NanTrace::NotRepeatable);
-    if let Norm::Rms { weight, .. } = &mut model.norm {
-        *weight = (&*weight * f64::NAN).unwrap();
-    }
-    let NanTrace::FirstIn(stage) = first_nan(&model, &[1, 2, 3]) else { panic!("no stage") };
-    let of_the_norm =
-        "every layer's output is free of NaN, but that of the last norm or the head isn't";
-    assert_eq!(stage, of_the_norm);
 }
 
 /// Many stop strings, or a long one that the text starts to match, cost about as much as one short
