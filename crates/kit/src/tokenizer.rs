@@ -287,19 +287,6 @@ impl Tokenizer {
         differs.map(|(piece, id)| format!("token {id} is {} in only one of them", quoted(piece)))
     }
 
-    /// Returns a hash that two tokenizers share only if they have the same tokens and ids (FNV-1a,
-    /// 64 bits, which catches mistakes but not forgeries).
-    pub fn fingerprint(&self) -> u64 {
-        let mut tokens: Vec<_> = self.inner.get_vocab(true).into_iter().collect();
-        tokens.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
-        let bytes = tokens.iter().flat_map(|(piece, id)| {
-            id.to_le_bytes().into_iter().chain(piece.bytes()).chain([0xff]) // never in UTF-8
-        });
-        bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
-    }
-
     /// Returns the number of ids, special ones included.
     pub fn vocab_size(&self) -> usize {
         self.inner.get_vocab_size(true)

@@ -173,14 +173,6 @@ fn with_bytes(
     folder.write(name, file).display().to_string()
 }
 
-/// Like every damaged file: exit code 2 is for the command line.
-#[test]
-fn a_damaged_draft_table_ends_with_exit_code_1() {
-    let folder = Folder::new("table");
-    let table = folder.write("table.json", "{}").display().to_string();
-    refused(&["-p", "Once", "--draft-table", &table], 1, "--draft-table");
-}
-
 /// The model's weights are cut off in every case but the last, so had the model been loaded first,
 /// the message would be about them.
 #[test]

@@ -12,7 +12,6 @@ mod kernel_equality;
 mod layer_kernels;
 mod memory;
 mod model_files;
-mod ngram_table;
 mod paged_attention;
 mod passes;
 mod prefixes;

@@ -153,13 +153,6 @@ fn make_drafts(page: &Folder) {
     vocab[&a] = 1001.into();
     vocab[&b] = 1000.into();
     fs::write(&path, tokenizer.to_string()).unwrap();
-    let table = |tokenizer: &str| {
-        let format = "candecode n-grams, version 1";
-        json!({"format": format, "tokenizer": tokenizer, "rows": [[5, 9]]}).to_string()
-    };
-    page.write("other.ngrams.json", table("0123456789abcdef"));
-    page.write("damaged.ngrams.json", &table("")[..40]);
-    page.write("empty.txt", "\n");
     make_heads(page, "other-heads", 50_257, 0.0);
     make_heads(page, "nan-heads", 2048, f32::NAN);
 }
