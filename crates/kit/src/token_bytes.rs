@@ -49,16 +49,10 @@ impl TokenBytes {
                 "Fuse" => fused = true,
                 "Replace" => {
                     let Some(from) = part["pattern"]["String"].as_str() else { return depends() };
-                    // A longer string could span several tokens, but a single character can't.
-                    // Once bytes are joined, several tokens can spell even one character, unless it
-                    // is ASCII.
-                    let single = from.chars().count() == 1;
-                    let alone = match (fused, bytes_joined) {
-                        (_, true) => single && from.is_ascii(),
-                        (true, false) => single,
-                        (false, false) => !from.is_empty(),
-                    };
-                    if !alone {
+                    // A longer string could span several tokens, but a single character can't,
+                    // unless several tokens spell it byte by byte.
+                    let alone = if fused { from.chars().count() == 1 } else { !from.is_empty() };
+                    if !alone || bytes_joined {
                         return depends();
                     }
                     steps.push(Step::Replace { from: from.into(), to: text("content").into() });
@@ -95,13 +89,6 @@ impl TokenBytes {
             part = match (step, part) {
                 (Step::Replace { from, to }, Part::Text(text)) => {
                     Part::Text(text.replace(from, to))
-                }
-                (Step::Replace { from, to }, Part::Bytes(bytes)) => {
-                    let replaced = |byte: u8| match from.as_bytes() {
-                        [one] if *one == byte => to.clone().into_bytes(),
-                        _ => vec![byte],
-                    };
-                    Part::Bytes(bytes.into_iter().flat_map(replaced).collect())
                 }
                 (Step::ByteFallback, Part::Text(text)) => match fallback_byte(&text) {
                     Some(byte) => Part::Bytes(vec![byte]),
