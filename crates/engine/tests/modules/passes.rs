@@ -2,7 +2,7 @@
 //! pass computes: one by one, in chunks, or all at once. `tests/same_bits.rs` does the same with whole
 //! models.
 
-use crate::common::RandomTensor as _;
+use crate::common::{bits, RandomTensor as _};
 use candecode_engine::kernels;
 use candecode_kernels::InstructionSet;
 use candecode_testing::Random;
@@ -10,11 +10,6 @@ use candle_core::Tensor;
 
 /// Tokens per pass. From 64 queries per key head on, the kernel packs all keys first.
 const CHUNKS: [usize; 4] = [1, 2, 7, 64];
-
-fn bits(of: &Tensor) -> Vec<u32> {
-    let numbers = of.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    numbers.into_iter().map(f32::to_bits).collect()
-}
 
 #[test]
 fn attention_gets_the_same_bits_in_passes_of_any_size() {
