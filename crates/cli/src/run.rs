@@ -5,7 +5,7 @@ use crate::locate::locate;
 use crate::output::{show, Output};
 use crate::plan::{self, prompt_texts};
 use crate::weight_format::{self, weight_format, ModelLoad};
-use crate::{chat_terminal, endpoint, interrupt, memory_need, text_input};
+use crate::{chat_terminal, endpoint, interrupt, memory_need};
 use anyhow::{anyhow, ensure, Result};
 use candecode::kit::error::{describe, plain, shown, usage};
 use candecode::kit::note::note;
@@ -439,16 +439,17 @@ type TextForm = Option<Arc<dyn TextFormat>>;
 /// Returns the format that the text must have.
 #[cfg(feature = "structured")]
 fn text_format(args: &Args, tokenizer: &Tokenizer, vocab_size: usize) -> Result<TextForm> {
+    use crate::text_input::text_file;
     use candecode_structured::{Compiler, Constraint};
     let (flag, constraint) = match (&args.json_schema, &args.grammar) {
         (Some(file), _) => {
-            let text = text_input::text_file("--json-schema", file)?;
+            let text = text_file("--json-schema", file)?;
             let schema = serde_json::from_str(&text);
             let schema = schema.map_err(|error| usage(format!("--json-schema: {error}")))?;
             ("--json-schema", Constraint::JsonSchema(schema))
         }
         (None, Some(file)) => {
-            ("--grammar", Constraint::Grammar(text_input::text_file("--grammar", file)?))
+            ("--grammar", Constraint::Grammar(text_file("--grammar", file)?))
         }
         (None, None) => return Ok(None),
     };
