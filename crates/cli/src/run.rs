@@ -448,9 +448,7 @@ fn text_format(args: &Args, tokenizer: &Tokenizer, vocab_size: usize) -> Result<
             let schema = schema.map_err(|error| usage(format!("--json-schema: {error}")))?;
             ("--json-schema", Constraint::JsonSchema(schema))
         }
-        (None, Some(file)) => {
-            ("--grammar", Constraint::Grammar(text_file("--grammar", file)?))
-        }
+        (None, Some(file)) => ("--grammar", Constraint::Grammar(text_file("--grammar", file)?)),
         (None, None) => return Ok(None),
     };
     let compiled = Compiler::new(tokenizer, vocab_size)?.compile(&constraint);

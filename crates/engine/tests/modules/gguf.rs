@@ -8,7 +8,7 @@ use candecode::kit::{Weight, WeightFormat};
 use candecode_engine::load::{load_transformer, own_format};
 use candecode_engine::operations::plain;
 use candecode_formats::ModelFiles;
-use candecode_testing::{refused, story, Folder, GgufParts, Random};
+use candecode_testing::{refused, Folder, GgufParts, Random};
 use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device, Tensor};
