@@ -4,8 +4,31 @@ use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, Step};
 use candle_core::{bail, Device, Result, Tensor};
 use std::cell::RefCell;
 
+/// Returns the configuration of a model without weights. EOS is 0.
+pub fn tiny_config(vocab_size: usize, context: usize) -> ModelConfig {
+    ModelConfig {
+        family: Family::Llama,
+        vocab_size,
+        hidden_size: 2,
+        intermediate_size: 2,
+        num_hidden_layers: 1,
+        num_attention_heads: 1,
+        num_key_value_heads: 1,
+        head_dim: 2,
+        max_position_embeddings: context,
+        norm_eps: 1e-6,
+        rope_theta: 10_000.0,
+        rope_scaling: None,
+        tie_word_embeddings: true,
+        qkv_bias: false,
+        output_bias: false,
+        mlp_bias: false,
+        eos_token_ids: vec![0],
+    }
+}
+
 /// Computes the next logits of a sequence; a [`Fake`] calls it at every position.
-pub type Script = Box<dyn Fn(&[u32]) -> Vec<f32>>;
+type Script = Box<dyn Fn(&[u32]) -> Vec<f32>>;
 
 /// A model that returns `script(ids up to i)` as the logits at position i. It records its passes
 /// and returns an error once `bound` is exceeded, which turns an infinite loop into a readable
@@ -27,25 +50,7 @@ impl Fake {
         bound: usize,
         script: impl Fn(&[u32]) -> Vec<f32> + 'static,
     ) -> Self {
-        let config = ModelConfig {
-            family: Family::Llama,
-            vocab_size,
-            hidden_size: 2,
-            intermediate_size: 2,
-            num_hidden_layers: 1,
-            num_attention_heads: 1,
-            num_key_value_heads: 1,
-            head_dim: 2,
-            max_position_embeddings: context,
-            norm_eps: 1e-6,
-            rope_theta: 10_000.0,
-            rope_scaling: None,
-            tie_word_embeddings: true,
-            qkv_bias: false,
-            output_bias: false,
-            mlp_bias: false,
-            eos_token_ids: vec![0],
-        };
+        let config = tiny_config(vocab_size, context);
         Self { config, script: Box::new(script), bound, passes: RefCell::default() }
     }
 

@@ -1,7 +1,8 @@
 //! A model that records which tokens, at which positions, its cache and mask let each row attend
 //! to.
 
-use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, Step, View};
+use super::fake::tiny_config;
+use candecode::kit::{Cache, Logits, Model, ModelConfig, Step, View};
 use candle_core::{bail, DType, Device, Result, Tensor};
 use std::cell::RefCell;
 
@@ -46,23 +47,11 @@ impl Witness {
         script: impl Fn(&[(u32, u32)]) -> Vec<f32> + 'static,
     ) -> Self {
         let config = ModelConfig {
-            family: Family::Llama,
-            vocab_size,
-            hidden_size: 2,
-            intermediate_size: 2,
             num_hidden_layers: LAYERS,
             num_attention_heads: 2 * HEADS,
             num_key_value_heads: HEADS,
             head_dim: 3,
-            max_position_embeddings: context,
-            norm_eps: 1e-6,
-            rope_theta: 10_000.0,
-            rope_scaling: None,
-            tie_word_embeddings: true,
-            qkv_bias: false,
-            output_bias: false,
-            mlp_bias: false,
-            eos_token_ids: vec![0],
+            ..tiny_config(vocab_size, context)
         };
         Self { config, script: Box::new(script), bound, passes: RefCell::default() }
     }

@@ -1,7 +1,6 @@
 //! Scores the reader's engine by replaying day 15's trace of 24 requests.
 //!
-//! Appends each score to a file in the target directory, as a line of JSON. Damaged lines are
-//! skipped, and the file is never rewritten.
+//! The last score is in the target directory, as JSON.
 
 use crate::backup;
 use crate::cargo::{self, Built};
@@ -14,8 +13,6 @@ use crate::{note, say};
 use anyhow::{bail, Context, Result};
 use candecode_course::{Day, Repo, SCORED_DAYS};
 use serde_json::{json, Value};
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -68,21 +65,16 @@ pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
     if let Some(next) = SCORED_DAYS.iter().find(|next| **next > day) {
         say!("The next day that changes how these requests are served: day {next}");
     }
-    if let Err(problem) = keep(repo, &score) {
-        note!("(couldn't save this score: {problem})");
+    if let Err(problem) = backup::write(&file(repo), score.to_string().as_bytes()) {
+        note!("(couldn't save this score: {problem:#})");
     }
     Ok(())
 }
 
-/// Returns the last complete score.
-pub fn last(repo: &Repo) -> Option<Value> {
-    let bytes = backup::read(&file(repo))?;
-    let text = String::from_utf8_lossy(&bytes);
-    let complete = |score: &Value| {
-        ROWS.iter().all(|row| score[row.1].is_number()) && score["different"].is_u64()
-    };
-    let mut scores = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
-    scores.find(complete)
+/// Returns the last score, if there is one.
+fn last(repo: &Repo) -> Option<Value> {
+    let score: Value = serde_json::from_slice(&backup::read(&file(repo))?).ok()?;
+    (score["different"].is_u64()).then_some(score)
 }
 
 /// Describes the last score in a few words, with its date if a file has changed since.
@@ -122,20 +114,8 @@ fn equality(score: &Value) -> String {
     }
 }
 
-/// Appends a score, on its own line even if the last one was cut off.
-fn keep(repo: &Repo, score: &Value) -> std::io::Result<()> {
-    let file = file(repo);
-    std::fs::create_dir_all(file.with_file_name(""))?;
-    if file.exists() && !file.is_file() {
-        return Err(std::io::Error::other(format!("{} is not a file", file.display())));
-    }
-    let cut = backup::read(&file).is_some_and(|bytes| bytes.last().is_some_and(|b| *b != b'\n'));
-    let text = format!("{}{score}\n", if cut { "\n" } else { "" });
-    OpenOptions::new().create(true).append(true).open(file)?.write_all(text.as_bytes())
-}
-
 fn file(repo: &Repo) -> PathBuf {
-    cargo::target_dir(repo).join("candecode/scores.jsonl")
+    cargo::target_dir(repo).join("candecode/score.json")
 }
 
 /// Returns the date of a score, without the time.

@@ -1,6 +1,5 @@
 //! Builds the course for one mix of days, and reports the programs or the errors.
 
-use super::waits::Wait;
 use crate::cargo;
 use crate::note;
 use crate::term;
@@ -12,7 +11,7 @@ use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{channel, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Without a terminal, the time a build may take before it's announced.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -91,8 +90,7 @@ struct Messages {
 }
 
 /// Runs `cargo SUBCOMMAND ARGS` and returns what it built. Cargo's messages are passed through,
-/// with its progress bar if standard error is a terminal. `next` announces the build in a sentence,
-/// with what the last one of its `kind` took.
+/// with its progress bar if standard error is a terminal. `next` announces the build in a sentence.
 ///
 /// Ctrl-C during a build can leave rustc's incremental cache in a state that breaks linking in
 /// every later build (rust-lang/rust#81280, open since 2021). A build that fails in this particular
@@ -100,17 +98,8 @@ struct Messages {
 ///
 /// # Errors
 /// If cargo cannot be started.
-pub fn build(
-    repo: &Repo,
-    subcommand: &str,
-    args: &[String],
-    next: &str,
-    kind: Option<Wait>,
-) -> Result<Built> {
-    let next = next.to_string() + &kind.map_or(String::new(), |kind| kind.last(repo));
-    let is_first = !cargo::has_built(&cargo::target_dir(repo));
-    let begun = Instant::now();
-    let (mut messages, mut succeeded) = attempt(repo, subcommand, args, &next, false)?;
+pub fn build(repo: &Repo, subcommand: &str, args: &[String], next: &str) -> Result<Built> {
+    let (mut messages, mut succeeded) = attempt(repo, subcommand, args, next, false)?;
     if !succeeded && messages.stale {
         note!("An interrupted build left the compiler's cache unusable. Rebuilding the crate.");
         let mut clean = cargo::command(repo);
@@ -118,13 +107,10 @@ pub fn build(
         clean.args(["-p", "candecode-cli", "-p", "candecode-checks"]);
         let clean = clean.status()?;
         ensure!(clean.success(), "cargo clean failed");
-        (messages, succeeded) = attempt(repo, subcommand, args, &next, true)?;
+        (messages, succeeded) = attempt(repo, subcommand, args, next, true)?;
     }
     if !succeeded {
         return Ok(Built::Broken(messages.broken));
-    }
-    if let Some(kind) = kind.filter(|_| !is_first) {
-        kind.remember(repo, begun); // the first build is no measure for the next one
     }
     super::note_built(&cargo::target_dir(repo));
     Ok(Built::Done(messages.programs))

@@ -1,10 +1,8 @@
 //! Cargo as a child process: its environment, its target directory, and the results of a build.
 
 mod compile;
-mod waits;
 
 pub use compile::{build, explain, places, Built, Place, Programs};
-pub use waits::Wait;
 
 use crate::{backup, host};
 use anyhow::{Context, Result};

@@ -86,7 +86,7 @@ pub fn build(repo: &Repo, mix: Mix, days: &[Day], device: Option<&str>) -> Resul
         args.extend(["--test", &day.name]);
     }
     let args: Vec<String> = args.into_iter().map(String::from).collect();
-    cargo::build(repo, "test", &args, &next, None)
+    cargo::build(repo, "test", &args, &next)
 }
 
 /// Returns the flags with which cargo compiles the check programs, for a program that the runner

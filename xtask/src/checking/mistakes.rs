@@ -3,7 +3,7 @@
 //!
 //! The program is compiled with `rustc` directly, from the libraries that cargo has just built.
 
-use crate::cargo::Programs;
+use crate::cargo::{self, Programs};
 use crate::checking::builds;
 use crate::checking::outcome::{self, Unit};
 use crate::checking::runner::{self, DayRun};
@@ -43,12 +43,13 @@ fn report(mut command: Command, dir: &Path) -> Result<String> {
     Ok(records.map(|record| format!("{record}\n")).collect())
 }
 
-/// A directory for files that this process compiles. Removed on drop.
+/// A directory for files that this process compiles, in the target directory. Removed on drop.
 struct WorkDir(PathBuf);
 
 impl WorkDir {
     fn new(repo: &Repo, day: &Day) -> Result<WorkDir> {
-        let dir = runner::work_dir(repo)?.join(format!("{}-{}", day.name, std::process::id()));
+        let name = format!("candecode/work/{}-{}", day.name, std::process::id());
+        let dir = cargo::target_dir(repo).join(name);
         fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
         Ok(WorkDir(dir))
     }

@@ -1,6 +1,7 @@
 //! What check programs report: a record in JSON for each check.
 
 use crate::term::readable;
+use candecode_course::in_src;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -100,7 +101,8 @@ pub fn unit(record: &Value) -> Option<Unit> {
     let field = |name: &str| record[name].as_str().unwrap_or_default();
     let status = Status::parse(field("status"))?;
     let (test, words) = (field("test").to_string(), field("words").to_string());
-    Some(Unit { test, status, message: readable(field("message")), words })
+    // A panic names the reader's file as a module of the check program.
+    Some(Unit { test, status, message: in_src(&readable(field("message"))), words })
 }
 
 /// Parses the units of a report, one record a line. Skips a line cut off by a crash. If a check has
