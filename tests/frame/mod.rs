@@ -204,14 +204,9 @@ impl Likely for Outcome {
 static TIRED: AtomicBool = AtomicBool::new(false);
 
 /// Returns the time limit for a check. It is long enough for a slow machine, so only an infinite
-/// loop reaches it. `CANDECODE_CHECK_PATIENCE` overrides it, in seconds. After the first timeout,
-/// the limit drops to a third, but not below 10 s.
+/// loop reaches it.
 fn patience() -> Duration {
-    let own = std::env::var("CANDECODE_CHECK_PATIENCE").ok().and_then(|s| s.parse::<u64>().ok());
-    let first = own.unwrap_or(180);
-    let seconds =
-        if TIRED.load(Ordering::Relaxed) { (first / 3).max(10).min(first) } else { first };
-    Duration::from_secs(seconds)
+    Duration::from_secs(if TIRED.load(Ordering::Relaxed) { 60 } else { 180 })
 }
 
 /// Runs a check on its own thread, so that panics and infinite loops are reported like any other

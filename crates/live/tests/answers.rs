@@ -102,8 +102,6 @@ fn draft_trees_change_no_token() {
         assert_eq!(choices.len(), list("nodes").len(), "a row of logits for each node: {block}");
         let chosen: Vec<Value> = path.iter().map(|node| choices[*node].clone()).collect();
         assert_eq!(list("written"), chosen, "{block}");
-        let before = list("before").len();
-        assert_eq!(block["cached"].as_u64().unwrap() as usize, before - 1 + path.len());
         accepted += path.len() - 1;
         assert_eq!(answer["counts"]["accepted"].as_u64().unwrap() as usize, accepted);
         written.extend(chosen);

@@ -10,11 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::sync::mpsc::{channel, RecvTimeoutError};
-use std::time::Duration;
-
-/// Without a terminal, the time a build may take before it's announced.
-const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The outcome of a build.
 pub enum Built {
@@ -40,8 +35,6 @@ pub struct Programs {
     paths: BTreeMap<String, PathBuf>,
     libraries: BTreeMap<String, PathBuf>,
     folders: BTreeSet<String>,
-    /// Number of compiler warnings.
-    pub warnings: usize,
 }
 
 impl Programs {
@@ -124,49 +117,30 @@ fn attempt(
     next: &str,
     last: bool,
 ) -> Result<(Messages, bool)> {
-    let cold = !cargo::has_built(&cargo::target_dir(repo));
-    let terminal = std::io::stderr().is_terminal();
     let format = if term::stderr_colors() { "json-diagnostic-rendered-ansi" } else { "json" };
     let mut command = cargo::command(repo);
     command.arg(subcommand).arg(format!("--message-format={format}")).args(args);
-    if terminal || cold {
+    if !cargo::has_built(&cargo::target_dir(repo)) {
+        note!("{next}\n{FIRST_BUILD}");
+    } else if std::io::stderr().is_terminal() {
         note!("{next}");
     } else {
         command.arg("--quiet");
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|e| anyhow!("cannot start cargo: {e}"))?;
-    let (done, waiting) = channel::<()>();
-    if !terminal && !cold {
-        // There is no progress bar, so announce builds that take a while. Print nothing if
-        // everything is up to date.
-        let next = next.to_string();
-        std::thread::spawn(move || {
-            if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                note!("{next}");
-            }
-        });
-    }
-    let messages = collect(&mut child, last, cold)?;
-    drop(done);
+    let messages = collect(&mut child, last)?;
     Ok((messages, child.wait()?.success()))
 }
 
-/// Reads cargo's messages until the stream ends. `cold`: whether to say what is happening once
-/// cargo has compiled a library of others, because all of them follow, candle too.
-fn collect(child: &mut Child, last: bool, mut cold: bool) -> Result<Messages> {
+/// Reads cargo's messages until the stream ends.
+fn collect(child: &mut Child, last: bool) -> Result<Messages> {
     let mut messages = Messages::default();
     let pipe = child.stdout.take().context("cargo has no output")?;
     for line in BufReader::new(pipe).lines() {
         let Ok(value) = serde_json::from_str::<Value>(&line?) else { continue };
         match value["reason"].as_str() {
-            Some("compiler-artifact") => {
-                if cold && is_new_dependency(&value) {
-                    note!("{}{FIRST_BUILD}", start_of_line());
-                    cold = false;
-                }
-                messages.programs.take(&value);
-            }
+            Some("compiler-artifact") => messages.programs.take(&value),
             Some("build-script-executed") => {
                 let paths = value["linked_paths"].as_array().into_iter().flatten();
                 messages.programs.folders.extend(paths.filter_map(Value::as_str).map(String::from));
@@ -190,7 +164,6 @@ impl Messages {
         }
         let _ = write!(std::io::stderr(), "{}{rendered}", start_of_line());
         let level = message["level"].as_str().unwrap_or_default();
-        self.programs.warnings += usize::from(level == "warning");
         let spans = message["spans"].as_array().filter(|_| level.starts_with("error"));
         let primary = spans.into_iter().flatten().filter(|span| span["is_primary"] == true);
         self.broken.extend(primary.filter_map(place));
@@ -202,12 +175,6 @@ const FIRST_BUILD: &str = "The first build compiles candle and its dependencies.
     minutes, and happens only once.\n\
     In the meantime, read book/src/preface.md and book/src/how_a_day_works.md. After that, `cargo \
     xtask book` builds the whole book.";
-
-/// Returns whether cargo has just compiled something that isn't in the workspace.
-fn is_new_dependency(artifact: &Value) -> bool {
-    let package = artifact["package_id"].as_str().unwrap_or_default();
-    artifact["fresh"] == false && !package.starts_with("path+")
-}
 
 /// Returns what clears a terminal's line, which may hold cargo's progress bar.
 fn start_of_line() -> &'static str {
@@ -289,17 +256,6 @@ mod tests {
         assert!(is_stale("linking with `cc` failed: exit status: 1", apple));
         assert!(!is_stale("linking with `cc` failed: exit status: 1", "ld: cannot find -lfoo"));
         assert!(!is_stale("cannot find value `undefined`", "cannot find value `undefined.llvm.`"));
-    }
-
-    #[test]
-    fn only_a_library_of_others_makes_a_first_build() {
-        let artifact = |id: &str, fresh: bool| {
-            is_new_dependency(&serde_json::json!({"package_id": id, "fresh": fresh}))
-        };
-        let candle = "registry+https://github.com/rust-lang/crates.io-index#candle-core@0.11.1";
-        assert!(artifact(candle, false));
-        assert!(!artifact(candle, true), "compiled before, by cargo alone");
-        assert!(!artifact("path+file:///home/me/candecode/crates/kit#candecode-kit@0.1.0", false));
     }
 
     fn broken(places: &[(&str, u64)]) -> BTreeSet<Place> {
