@@ -74,7 +74,7 @@ pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
 /// Returns the last score, if there is one.
 fn last(repo: &Repo) -> Option<Value> {
     let score: Value = serde_json::from_slice(&backup::read(&file(repo))?).ok()?;
-    (score["different"].is_u64()).then_some(score)
+    score["different"].is_u64().then_some(score)
 }
 
 /// Describes the last score in a few words, with its date if a file has changed since.

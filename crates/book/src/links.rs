@@ -57,19 +57,11 @@ fn slug(heading: &str) -> String {
 
 /// Returns the targets of links and images, with their places.
 fn targets(prose: &str) -> Vec<(usize, &str)> {
-    let mut found = Vec::new();
-    for mark in ["](", "]: ", "href=\"", "src=\""] {
-        for (place, _) in prose.match_indices(mark) {
-            let rest = &prose[place + mark.len()..];
-            let end = rest.find([')', '"', '\n', ' ']).unwrap_or(rest.len());
-            let line = &prose[..place];
-            let defines = line.rsplit('\n').next().is_some_and(|line| line.starts_with('['));
-            if mark != "]: " || defines {
-                found.push((place, &rest[..end]));
-            }
-        }
-    }
-    found
+    let target = |(place, mark): (usize, &str)| {
+        let rest = &prose[place + mark.len()..];
+        (place, &rest[..rest.find([')', '\n', ' ']).unwrap_or(rest.len())])
+    };
+    prose.match_indices("](").map(target).collect()
 }
 
 fn follow(

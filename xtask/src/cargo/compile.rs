@@ -3,7 +3,7 @@
 use crate::cargo;
 use crate::note;
 use crate::term;
-use anyhow::{anyhow, ensure, Context, Result};
+use anyhow::{anyhow, Context, Result};
 use candecode_course::{in_src, Repo};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,48 +79,19 @@ impl Programs {
 struct Messages {
     programs: Programs,
     broken: BTreeSet<Place>,
-    stale: bool,
 }
 
 /// Runs `cargo SUBCOMMAND ARGS` and returns what it built. Cargo's messages are passed through,
 /// with its progress bar if standard error is a terminal. `next` announces the build in a sentence.
 ///
-/// Ctrl-C during a build can leave rustc's incremental cache in a state that breaks linking in
-/// every later build (rust-lang/rust#81280, open since 2021). A build that fails in this particular
-/// way is repeated from a clean cache.
-///
 /// # Errors
 /// If cargo cannot be started.
 pub fn build(repo: &Repo, subcommand: &str, args: &[String], next: &str) -> Result<Built> {
-    let (mut messages, mut succeeded) = attempt(repo, subcommand, args, next, false)?;
-    if !succeeded && messages.stale {
-        note!("An interrupted build left the compiler's cache unusable. Rebuilding the crate.");
-        let mut clean = cargo::command(repo);
-        clean.args(["clean", "--quiet", "-p", "candecode", "-p", "candecode-engine"]);
-        clean.args(["-p", "candecode-cli", "-p", "candecode-checks"]);
-        let clean = clean.status()?;
-        ensure!(clean.success(), "cargo clean failed");
-        (messages, succeeded) = attempt(repo, subcommand, args, next, true)?;
-    }
-    if !succeeded {
-        return Ok(Built::Broken(messages.broken));
-    }
-    super::note_built(&cargo::target_dir(repo));
-    Ok(Built::Done(messages.programs))
-}
-
-/// Runs cargo once. With `last`, an error that suggests a stale cache is shown like any other.
-fn attempt(
-    repo: &Repo,
-    subcommand: &str,
-    args: &[String],
-    next: &str,
-    last: bool,
-) -> Result<(Messages, bool)> {
+    let target = cargo::target_dir(repo);
     let format = if term::stderr_colors() { "json-diagnostic-rendered-ansi" } else { "json" };
     let mut command = cargo::command(repo);
     command.arg(subcommand).arg(format!("--message-format={format}")).args(args);
-    if !cargo::has_built(&cargo::target_dir(repo)) {
+    if !cargo::has_built(&target) {
         note!("{next}\n{FIRST_BUILD}");
     } else if std::io::stderr().is_terminal() {
         note!("{next}");
@@ -129,12 +100,16 @@ fn attempt(
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|e| anyhow!("cannot start cargo: {e}"))?;
-    let messages = collect(&mut child, last)?;
-    Ok((messages, child.wait()?.success()))
+    let messages = collect(&mut child)?;
+    if !child.wait()?.success() {
+        return Ok(Built::Broken(messages.broken));
+    }
+    super::note_built(&target);
+    Ok(Built::Done(messages.programs))
 }
 
 /// Reads cargo's messages until the stream ends.
-fn collect(child: &mut Child, last: bool) -> Result<Messages> {
+fn collect(child: &mut Child) -> Result<Messages> {
     let mut messages = Messages::default();
     let pipe = child.stdout.take().context("cargo has no output")?;
     for line in BufReader::new(pipe).lines() {
@@ -145,7 +120,7 @@ fn collect(child: &mut Child, last: bool) -> Result<Messages> {
                 let paths = value["linked_paths"].as_array().into_iter().flatten();
                 messages.programs.folders.extend(paths.filter_map(Value::as_str).map(String::from));
             }
-            Some("compiler-message") => messages.take(&value["message"], last),
+            Some("compiler-message") => messages.take(&value["message"]),
             _ => {}
         }
     }
@@ -154,14 +129,8 @@ fn collect(child: &mut Child, last: bool) -> Result<Messages> {
 
 impl Messages {
     /// Prints a compiler message, and records its location if it is an error.
-    fn take(&mut self, message: &Value, last: bool) {
+    fn take(&mut self, message: &Value) {
         let rendered = in_src(message["rendered"].as_str().unwrap_or_default());
-        if is_stale(message["message"].as_str().unwrap_or_default(), &rendered) {
-            self.stale = true;
-            if !last {
-                return;
-            }
-        }
         let _ = write!(std::io::stderr(), "{}{rendered}", start_of_line());
         let level = message["level"].as_str().unwrap_or_default();
         let spans = message["spans"].as_array().filter(|_| level.starts_with("error"));
@@ -194,13 +163,6 @@ fn place(span: &Value) -> Option<Place> {
             line: span["line_start"].as_u64()?,
         }),
     }
-}
-
-/// Returns whether the linker can't find a compiler-generated symbol. Only a bad cache causes that.
-fn is_stale(text: &str, rendered: &str) -> bool {
-    let rendered = rendered.to_lowercase();
-    let missing = rendered.contains("undefined") || rendered.contains("unresolved");
-    text.starts_with("linking with") && missing && rendered.contains(".llvm.")
 }
 
 /// Explains a failed build: where the errors are, and what still works.
@@ -245,18 +207,6 @@ pub fn places(broken: &BTreeSet<Place>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_stale_build_cache_is_not_mistaken_for_a_readers_error() {
-        let lld =
-            "rust-lld: error: undefined hidden symbol: anon.18cc6ee7.1.llvm.16499941698224808006";
-        assert!(is_stale("linking with `cc` failed: exit status: 1", lld));
-        let apple =
-            "Undefined symbols for architecture arm64: \"_anon.18cc.1.llvm.164\", referenced from";
-        assert!(is_stale("linking with `cc` failed: exit status: 1", apple));
-        assert!(!is_stale("linking with `cc` failed: exit status: 1", "ld: cannot find -lfoo"));
-        assert!(!is_stale("cannot find value `undefined`", "cannot find value `undefined.llvm.`"));
-    }
 
     fn broken(places: &[(&str, u64)]) -> BTreeSet<Place> {
         places.iter().map(|&(file, line)| Place { file: file.into(), line }).collect()
