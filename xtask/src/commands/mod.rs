@@ -120,8 +120,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Runs a command from `crates/lab`, which is compiled on first use.
+/// Runs a command from `crates/lab`.
 fn tool(repo: &Repo, command: &str, mut args: Vec<OsString>) -> Result<ExitCode> {
     args.insert(0, command.into());
-    cargo::run_member(repo, "candecode-lab", &[], &args)
+    cargo::run_lab(repo, &args)
 }
