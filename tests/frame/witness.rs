@@ -1,7 +1,7 @@
 //! A model that records which tokens, at which positions, its cache and mask let each row attend
 //! to.
 
-use super::fake::tiny_config;
+use super::fake::{refuse_more_than, tiny_config};
 use candecode::kit::{Cache, Logits, Model, ModelConfig, Step, View};
 use candle_core::{bail, DType, Device, Result, Tensor};
 use std::cell::RefCell;
@@ -125,12 +125,7 @@ impl Model for Witness {
 
     fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
         let (b, t) = step.ids.dims2()?;
-        if self.passes.borrow().len() >= self.bound {
-            bail!(
-                "the model was called {} times, more often than needed: does the loop ever end?",
-                self.bound + 1
-            )
-        }
+        refuse_more_than(self.bound, self.passes.borrow().len() + 1)?;
         let mut layers: Vec<Vec<Vec<Column>>> = Vec::new(); // layer, row, column
         for layer in 0..LAYERS {
             let k = Self::keys(step, layer)?;

@@ -179,15 +179,6 @@ fn usage_errors_name_the_argument() {
     }
 }
 
-#[test]
-fn a_day_without_checks_is_a_failure() {
-    let fake = Fake::new();
-    std::fs::remove_file(fake.path("tests/day01_two/checks.rs")).unwrap();
-    let (out, err, code) = fake.say(&["check", "--solution", "ref"]);
-    assert!(out.contains("– no check          1.1   twice one"), "{out}{err}");
-    assert_eq!((last_line(&out), code), ("1 passed, 1 failed", 1));
-}
-
 /// A failing check only mentions what the reader's code printed; the flag shows it.
 #[test]
 fn printed_output_is_announced_and_shown_with_show_output() {

@@ -1,6 +1,6 @@
 //! Builds the check programs for the chosen code.
 
-use crate::cargo::{self, Built, Programs};
+use crate::cargo::{self, Built};
 use crate::host;
 use anyhow::{Context, Result};
 use candecode_course::{usage, Day, Repo};
@@ -64,7 +64,7 @@ impl Mix {
     }
 }
 
-/// Builds the check programs of some days, each named after its day. Skips days without checkers.
+/// Builds the check programs of some days, each named after its day.
 ///
 /// # Errors
 /// If this machine cannot build for the device, or cargo cannot be started.
@@ -76,9 +76,7 @@ pub fn build(repo: &Repo, mix: Mix, days: &[Day], device: Option<&str>) -> Resul
     let features = features.join(",");
     let mut args = vec!["--no-run", "--package", "candecode-checks", "--no-default-features"];
     args.extend(["--features", &features]);
-    let days: Vec<&Day> = days.iter().filter(|day| has_checkers(repo, day)).collect();
-    let next = match days[..] {
-        [] => return Ok(Built::Done(Programs::default())),
+    let next = match days {
         [day] => format!("Building and running the checks of day {} …", day.number),
         _ => format!("Building the checks of {} days, then running them day by day …", days.len()),
     };
@@ -114,9 +112,4 @@ pub fn flags(repo: &Repo) -> Result<Vec<String>> {
     let own = std::env::var("RUSTFLAGS").unwrap_or_default();
     flags.extend(own.split_whitespace().map(String::from));
     Ok(flags)
-}
-
-/// Returns whether a day has checkers.
-pub fn has_checkers(repo: &Repo, day: &Day) -> bool {
-    repo.root.join(day.tests()).is_file()
 }
