@@ -21,7 +21,7 @@ use toml::{Table, Value};
 pub fn prove(repo: &Repo, day: &Day, programs: &Programs) -> Result<DayRun> {
     let dir = WorkDir::new(repo, day)?;
     let program = compile(repo, day, programs, &dir.0)?;
-    let report = report(runner::command(repo, &program, None), &dir.0)?;
+    let report = report(runner::command(repo, &program, None))?;
     let units: Vec<Unit> = outcome::parse(&report).into_values().collect();
     let number = day.number;
     ensure!(
@@ -32,11 +32,9 @@ pub fn prove(repo: &Repo, day: &Day, programs: &Programs) -> Result<DayRun> {
 }
 
 /// Runs the program with the known mistakes, and returns what it reports, one record a line.
-fn report(mut command: Command, dir: &Path) -> Result<String> {
-    let path = dir.join("report");
-    command.stdin(Stdio::null()).stdout(fs::File::create(&path)?);
-    run(&mut command)?;
-    let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+fn report(mut command: Command) -> Result<String> {
+    let out = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    let text = String::from_utf8_lossy(&out.stdout);
     // Each record starts with this character, wherever the code under test has printed something.
     let records = text.split('\u{1e}').skip(1).filter_map(|record| record.lines().next());
     Ok(records.map(|record| format!("{record}\n")).collect())
@@ -85,17 +83,9 @@ fn compile(repo: &Repo, day: &Day, programs: &Programs, dir: &Path) -> Result<Pa
     }
     command.arg("-o").arg(&program).env("CANDECODE_MISTAKES", &source);
     command.env("CARGO_MANIFEST_DIR", repo.root.join("tests")).env("CARGO_TARGET_TMPDIR", dir);
-    command.stdin(Stdio::null());
-    let number = day.number;
-    ensure!(run(&mut command)?, "the known mistakes of day {number} don't compile");
+    let status = command.stdin(Stdio::null()).status().context("cannot start rustc")?;
+    ensure!(status.success(), "the known mistakes of day {} don't compile", day.number);
     Ok(program)
-}
-
-/// Runs a program to completion and returns whether it succeeded.
-fn run(command: &mut Command) -> Result<bool> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().with_context(|| format!("cannot start {name}"))?;
-    Ok(status.success())
 }
 
 /// Writes the stub and each mistake and variant of a day as modules, and a file that lists them.
