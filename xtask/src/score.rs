@@ -4,7 +4,6 @@
 
 use crate::backup;
 use crate::cargo::{self, Built};
-use crate::checking::saved::Inputs;
 use crate::child;
 use crate::engine;
 use crate::host;
@@ -33,9 +32,7 @@ const ROWS: [(&str, &str, usize, &str); 5] = [
 ///
 /// # Errors
 /// If the engine doesn't compile or its loop fails, or if the score or its oracle can't be read.
-pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
-    // Computed before the build, so that a file that changes in the meantime makes the score stale.
-    let state = inputs.state(repo);
+pub fn measure(repo: &Repo) -> Result<()> {
     let (built, mine) = engine::build_with_written_days(repo)?;
     let Built::Done(programs) = built else {
         bail!("the engine doesn't compile with your days: see above");
@@ -62,7 +59,6 @@ pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
     score["different"] = json!((0..want.len()).filter(|&at| got.get(at) != want.get(at)).count());
     score["tokens per second"] = json!(number(&score, "tokens") / number(&score, "seconds"));
     score["date"] = json!(humantime::format_rfc3339_seconds(SystemTime::now()).to_string());
-    score["state"] = json!(state);
     score.as_object_mut().and_then(|fields| fields.remove("texts"));
     print(&score, last(repo).as_ref());
     if let Some(next) = SCORED_DAYS.iter().find(|next| **next > day) {
@@ -78,17 +74,6 @@ pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
 fn last(repo: &Repo) -> Option<Value> {
     let score: Value = serde_json::from_slice(&backup::read(&file(repo))?).ok()?;
     score["different"].is_u64().then_some(score)
-}
-
-/// Describes the last score in a few words, with its date if a file has changed since.
-pub fn line(repo: &Repo, inputs: &Inputs) -> Option<String> {
-    let score = last(repo)?;
-    let date = match score["state"] == json!(inputs.state(repo)) {
-        true => String::new(),
-        false => format!(" on {}", day_of(&score)),
-    };
-    let speed = number(&score, "tokens per second");
-    Some(format!("{speed:.0} tokens/s{date}, {}", equality(&score)))
 }
 
 /// Prints a score, next to an earlier one if there is one.

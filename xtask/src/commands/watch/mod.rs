@@ -269,7 +269,7 @@ impl Session<'_> {
                 Some('l') => try_to(|| {
                     let days = progress::all_days(self.repo, &Inputs::read(self.repo))?;
                     days.iter().for_each(list_days::overview);
-                    say!("{}", list_days::sum(&days, None));
+                    say!("{}", list_days::sum(&days));
                     Ok(())
                 }),
                 Some('n') => {
