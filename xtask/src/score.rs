@@ -90,16 +90,13 @@ fn print(score: &Value, before: Option<&Value>) {
         let cell = |score| format!("{:.decimals$}{unit}", number(score, field));
         line(title, [Some(cell(score)), before.map(cell)]);
     }
-    let color = if score["different"] == 0 { Color::Green } else { Color::Red };
-    say!("  texts               {}\n", paint(color, &equality(score)));
-}
-
-/// Reports whether the texts equal those of transformers.
-fn equality(score: &Value) -> String {
-    match &score["different"] {
-        none if *none == 0 => "equal to transformers".to_string(),
-        some => format!("{some} of 24 texts differ from transformers"),
-    }
+    let (color, words) = match score["different"].as_u64() {
+        Some(0) => (Color::Green, "equal to transformers".to_string()),
+        some => {
+            (Color::Red, format!("{} of 24 texts differ from transformers", some.unwrap_or(24)))
+        }
+    };
+    say!("  texts               {}\n", paint(color, &words));
 }
 
 fn file(repo: &Repo) -> PathBuf {
