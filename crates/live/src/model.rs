@@ -2,7 +2,7 @@
 
 use candecode::day05_model::Transformer;
 use candecode::kit::weights::TensorSource;
-use candecode::kit::{Model, ModelConfig, Tokenizer, Weights};
+use candecode::kit::{ModelConfig, Tokenizer, Weights};
 use candecode_engine::Engine;
 use candecode_formats::SafetensorsSource;
 use candle_core::{DType, Device};
