@@ -87,8 +87,10 @@ pub struct Blocks {
 
 /// How the trace is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum TraceFormat {
     /// A table.
+    #[cfg_attr(feature = "clap", value(name = "text"))]
     Table,
     /// A JSON object per line.
     Json,

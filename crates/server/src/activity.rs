@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 const IDLE: Duration = Duration::from_millis(50);
 
 /// All open connections.
-pub type Open = Arc<Mutex<Vec<Arc<Activity>>>>;
+pub type Open = Mutex<Vec<Arc<Activity>>>;
 
 /// The state of a connection that decides whether it can be evicted. Handlers find it in the
 /// request's extensions.

@@ -4,8 +4,8 @@
 use crate::activity::Activity;
 use crate::app_state::AppState;
 use crate::body;
-use crate::metrics::Measured;
-use crate::openai::{checks, AnswerForm, ApiError, ApiRequest, Backing, Endpoint, Reply};
+use crate::metrics::TokenMeter;
+use crate::openai::{checks, AnswerForm, ApiError, ApiRequest, Endpoint, Origin, Reply};
 use crate::prompt_report::PromptReport;
 use crate::response_sink::{Inbox, ResponseSink};
 use crate::util::{now, random};
@@ -71,30 +71,33 @@ async fn answer(
         Endpoint::Completions => "cmpl",
         Endpoint::Chat => "chatcmpl",
     };
-    let id = format!("{prefix}-{:016x}{:06x}", random(), state.count.fetch_add(1, Relaxed));
+    let origin = Origin {
+        engine: state.prompts.engine.clone(),
+        model: state.model.clone(),
+        fingerprint: state.fingerprint.clone(),
+        id: format!("{prefix}-{:016x}{:06x}", random(), state.count.fetch_add(1, Relaxed)),
+        created: now(),
+    };
     let ReadRequest { mut request, prompts, echoes, form } = read;
-    let top = request.prompt_logprobs();
-    let rows = prompts.iter().flat_map(|prompt| std::iter::repeat_n(prompt, request.n));
+    let (is_streamed, top) = (request.fields.stream, request.prompt_logprobs());
+    let shared = prompts.iter().map(|prompt| Arc::from(&prompt[..]));
+    let rows = shared.flat_map(|prompt: Arc<[u32]>| std::iter::repeat_n(prompt, request.n));
     let reports: Vec<_> = rows.map(|prompt| Arc::new(PromptReport::new(prompt, top))).collect();
     request.params.reports = Prepared::new(Arc::new(reports.clone()));
-    let engine = state.prompts.engine.clone();
-    let backing = Backing { engine, reports, fingerprint: state.fingerprint.clone() };
-    let reply = Reply::new(&request, &prompts, &echoes, id, now(), state.model.clone());
-    let reply = reply.with_form(&form, !request.fields.stream).backed_by(backing);
-    let (sink, inbox) = ResponseSink::open(state.metrics.clone());
-    let choices = prompts.len() * request.n;
     let prompt_tokens = prompts.iter().map(Vec::len).sum();
-    let connection = Measured::new(sink, choices, prompt_tokens, state.metrics.clone());
+    let meter = TokenMeter::new(reports.len(), prompt_tokens, state.metrics.clone());
+    let (sink, inbox) = ResponseSink::open(meter);
     let job = Job {
         prompts,
         n: request.n,
-        params: request.params,
+        params: std::mem::take(&mut request.params),
         logprobs: request.logprobs,
         is_chat: endpoint == Endpoint::Chat,
-        connection: Box::new(connection),
+        connection: Box::new(sink),
     };
+    let reply = Reply::new(origin, request, reports, &echoes, &form);
     state.sender()?.send(job).map_err(|_| ApiError::closing())?;
-    match request.fields.stream {
+    match is_streamed {
         true => streamed(inbox, reply, state).await,
         false => gathered(inbox, reply, &state).await,
     }
@@ -137,10 +140,9 @@ async fn gathered(
     mut reply: Reply,
     state: &AppState,
 ) -> Result<Response, ApiError> {
-    let tokenizer = state.prompts.engine.tokenizer();
     while !reply.is_done() {
         let piece = inbox.next().await?;
-        reply.take(reply.spell(piece, tokenizer)?);
+        reply.take(reply.spell(piece)?);
     }
     inbox.ended = true;
     let whole = match reply.has_logprobs() {
@@ -176,7 +178,6 @@ async fn streamed(
 fn events(first: Option<ChoiceToken>, inbox: Inbox, reply: Reply, state: Arc<AppState>) -> Body {
     let start = (first, inbox, reply, state);
     Body::from_stream(unfold(start, |(mut first, mut inbox, mut reply, state)| async move {
-        let tokenizer = state.prompts.engine.tokenizer();
         let mut text = String::new();
         while text.is_empty() && !inbox.ended {
             let piece = match first.take() {
@@ -189,7 +190,7 @@ fn events(first: Option<ChoiceToken>, inbox: Inbox, reply: Reply, state: Arc<App
                     }
                 },
             };
-            match piece.and_then(|piece| reply.spell(piece, tokenizer)) {
+            match piece.and_then(|piece| reply.spell(piece)) {
                 Ok(delta) => {
                     text = reply.events(delta);
                     inbox.ended = reply.is_done();

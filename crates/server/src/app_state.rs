@@ -1,5 +1,6 @@
 //! The state that all handlers share.
 
+use crate::activity::Open;
 use crate::automata_cache::AutomataCache;
 use crate::helper_threads::HelperThreads;
 use crate::metrics::Metrics;
@@ -47,6 +48,8 @@ pub struct AppState {
     pub jobs: Mutex<Option<Sender<Job>>>,
     /// How long a client may take to send a request, or go without reading its answer.
     pub patience: Duration,
+    /// All open connections.
+    pub open: Open,
     /// The server's counters.
     pub metrics: Arc<Metrics>,
     /// Identifies what an answer depends on: the version, the model and the kernels.

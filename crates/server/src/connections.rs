@@ -1,10 +1,9 @@
 //! Accepts connections, limits how many are open and how long each may stall, and closes an idle
 //! one when the limit is reached.
 
-use crate::activity::{evict, Activity, Answering, Open};
+use crate::activity::{evict, Activity, Answering};
 use crate::app_state::AppState;
 use crate::http_routes::router;
-use crate::metrics::Metrics;
 use crate::util::{lock, say};
 use axum::body::Body;
 use axum::http::Request;
@@ -17,7 +16,6 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::io::Error;
 use std::io::ErrorKind::{ConnectionAborted, ConnectionReset};
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -53,7 +51,6 @@ pub async fn serve(
 ) {
     let places = Arc::new(Semaphore::new(most));
     let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
-    let open = Open::default();
     let graceful = GracefulShutdown::new();
     let service = router(state.clone());
     tokio::spawn(close_on_signal(signals, state.clone()));
@@ -68,7 +65,7 @@ pub async fn serve(
             Err(error) if matches!(error.kind(), ConnectionAborted | ConnectionReset) => continue,
             Err(error) => {
                 if error.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code)) {
-                    evict(&open);
+                    evict(&state.open);
                 }
                 sleep(Duration::from_millis(5)).await;
                 continue;
@@ -76,7 +73,7 @@ pub async fn serve(
         };
         let place = match places.clone().try_acquire_owned() {
             Ok(place) => place,
-            Err(_) if evict(&open) => match places.clone().acquire_owned().await {
+            Err(_) if evict(&state.open) => match places.clone().acquire_owned().await {
                 Ok(place) => place,
                 Err(_) => break, // unreachable: the semaphore is never closed
             },
@@ -90,7 +87,7 @@ pub async fn serve(
         };
         let _ = stream.set_nodelay(true); // tokens are tiny: send each one right away
         let activity = Arc::new(Activity::new());
-        let held = Held::new(activity.clone(), open.clone(), state.metrics.clone(), place);
+        let held = Held::new(activity.clone(), state.clone(), place);
         let service = TowerToHyperService::new(service.clone());
         let tracked = activity.clone();
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
@@ -132,28 +129,20 @@ pub async fn serve(
 /// Registers a connection as open and holds its place until dropped.
 struct Held {
     activity: Arc<Activity>,
-    open: Open,
-    metrics: Arc<Metrics>,
+    state: Arc<AppState>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Held {
-    fn new(
-        activity: Arc<Activity>,
-        open: Open,
-        metrics: Arc<Metrics>,
-        _place: OwnedSemaphorePermit,
-    ) -> Self {
-        metrics.connections.fetch_add(1, Relaxed);
-        lock(&open).push(activity.clone());
-        Self { activity, open, metrics, _place }
+    fn new(activity: Arc<Activity>, state: Arc<AppState>, _place: OwnedSemaphorePermit) -> Self {
+        lock(&state.open).push(activity.clone());
+        Self { activity, state, _place }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.metrics.connections.fetch_sub(1, Relaxed);
-        lock(&self.open).retain(|one| !Arc::ptr_eq(one, &self.activity));
+        lock(&self.state.open).retain(|one| !Arc::ptr_eq(one, &self.activity));
     }
 }
 

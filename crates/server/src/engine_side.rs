@@ -8,7 +8,7 @@ use crate::http_thread::HttpThread;
 use crate::prompt_report::{ReportedScheduler, Reporter};
 use crate::prompts::PromptReader;
 use crate::request_maker::RequestMaker;
-use crate::serve_flags::{Format, SchedulerDay, ServeFlags};
+use crate::serve_flags::{SchedulerDay, ServeFlags};
 use crate::unwritten_tasks::{contained, RestartableScheduler};
 use crate::util::{now, say};
 use anyhow::{anyhow, Context as _, Result};
@@ -25,7 +25,7 @@ use candecode::kit::{SchedulerInterface, SchedulerLoad, Tokenizer, WeightFormat}
 use candecode::DAYS;
 use candecode_engine::chat::Renderer;
 use candecode_engine::operations::{self, Kernels};
-use candecode_engine::trace::{Trace, TraceFormat, TracedScheduler, Watch};
+use candecode_engine::trace::{Trace, TracedScheduler, Watch};
 use candecode_engine::{credits, generation_config, memory_check};
 use candecode_engine::{extras, load, Engine};
 use candecode_formats::{hub, ModelFiles};
@@ -94,8 +94,6 @@ struct ServedModel {
     /// The configuration, with the context length that is served: the model's own, or the cache's
     /// if that is smaller.
     config: ModelConfig,
-    /// The model's own context length.
-    own_context: usize,
     /// Number of positions in the cache.
     batch_tokens: usize,
     /// The scheduler.
@@ -118,9 +116,9 @@ impl ServedModel {
         let value_bytes = device::activation_dtype(format.dtype(), device).size_in_bytes();
         let free = memory_check::available(device)?;
         let batch_tokens = flags.batch_tokens(files.config(), weights, value_bytes, free)?;
-        let own_context = files.config().max_position_embeddings;
-        let context = own_context.min(batch_tokens);
-        if flags.scheduler(DAYS) == SchedulerDay::Day15 {
+        let context = files.config().max_position_embeddings.min(batch_tokens);
+        let scheduler = flags.scheduler(DAYS);
+        if scheduler == SchedulerDay::Day15 {
             extras::check("--scheduler day15", extras::joining_rows)?;
         }
         if flags.kernels == Some(Kernels::Mine) {
@@ -131,9 +129,8 @@ impl ServedModel {
         Ok(Self {
             engine: Arc::new(Engine::new(model, tokenizer)),
             config: ModelConfig { max_position_embeddings: context, ..files.config().clone() },
-            own_context,
             batch_tokens,
-            scheduler: flags.scheduler(DAYS),
+            scheduler,
         })
     }
 
@@ -250,6 +247,7 @@ fn app_state(
         long_bodies: Semaphore::new(LONG_BODIES),
         jobs: Mutex::new(Some(jobs)),
         patience: Duration::from_secs(flags.patience as u64),
+        open: Default::default(),
         metrics: Arc::default(),
         fingerprint: fingerprint(flags, model),
         started: now(),
@@ -274,8 +272,8 @@ fn print_notes(flags: &ServeFlags, files: &ModelFiles, model: &ServedModel) {
     if let Some(note) = files.generation_config().and_then(advice) {
         say(&note);
     }
-    if let Some(note) = flags.context_note(model.own_context, model.config.max_position_embeddings)
-    {
+    let own_context = files.config().max_position_embeddings;
+    if let Some(note) = flags.context_note(own_context, model.config.max_position_embeddings) {
         say(&note);
     }
     let room = match model.scheduler {
@@ -303,13 +301,7 @@ fn run_loop(
     jobs: Receiver<Job>,
 ) -> Result<()> {
     let ServedModel { engine, config, .. } = model;
-    let trace = flags.trace.then(|| {
-        let format = match flags.format {
-            Format::Text => TraceFormat::Table,
-            Format::Json => TraceFormat::Json,
-        };
-        Trace::new(engine.model(), format, false, say)
-    });
+    let trace = flags.trace.then(|| Trace::new(engine.model(), flags.format, false, say));
     let passes = trace.as_ref().map_or(engine.model() as &dyn Model, |trace| trace);
     let reporter = Reporter::new(passes);
     let create = || model.new_scheduler(flags, &reporter, trace.as_ref());

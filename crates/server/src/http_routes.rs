@@ -4,9 +4,10 @@ use crate::answer::answered;
 use crate::app_state::AppState;
 use crate::guards::{cors, local_only, request_id, with_key};
 use crate::openai::{cut, ApiError, Endpoint};
+use crate::util::lock;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{header, StatusCode};
+use axum::http::header;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
@@ -37,9 +38,8 @@ pub fn router(state: Arc<AppState>) -> NormalizePath<Router> {
     NormalizePath::trim_trailing_slash(all)
 }
 
-fn json_response(status: StatusCode, value: &Value) -> Response {
-    let headers = [(header::CONTENT_TYPE, "application/json")];
-    (status, headers, value.to_string()).into_response()
+fn json_response(value: &Value) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
 /// Responds with 404. A client that asks for the right path elsewhere has the wrong base path.
@@ -86,14 +86,14 @@ async fn page(State(state): State<Arc<AppState>>) -> Response {
 /// Responds with 200 while the server accepts jobs, and with 503 afterwards.
 async fn health(State(state): State<Arc<AppState>>) -> Response {
     match state.sender() {
-        Ok(_) => json_response(StatusCode::OK, &json!({"status": "ok"})),
+        Ok(_) => json_response(&json!({"status": "ok"})),
         Err(error) => error.into_response(),
     }
 }
 
 async fn metrics(State(state): State<Arc<AppState>>) -> Response {
     let headers = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (headers, state.metrics.text()).into_response()
+    (headers, state.metrics.text(lock(&state.open).len())).into_response()
 }
 
 /// Describes the one model being served, as the models endpoint lists it.
@@ -105,7 +105,7 @@ fn model_json(state: &AppState) -> Value {
 }
 
 async fn models(State(state): State<Arc<AppState>>) -> Response {
-    json_response(StatusCode::OK, &json!({"object": "list", "data": [model_json(&state)]}))
+    json_response(&json!({"object": "list", "data": [model_json(&state)]}))
 }
 
 async fn model(
@@ -113,7 +113,7 @@ async fn model(
     name: Result<Path<String>, PathRejection>,
 ) -> Response {
     match name {
-        Ok(Path(name)) if name == state.model => json_response(StatusCode::OK, &model_json(&state)),
+        Ok(Path(name)) if name == state.model => json_response(&model_json(&state)),
         Ok(Path(name)) => ApiError::no_such_model(&name, &state.model).into_response(),
         Err(error) => ApiError::http(400, None, error.body_text()).into_response(),
     }

@@ -1,12 +1,12 @@
 //! The metrics served at `/metrics`, in Prometheus's text format: load, totals and latencies. Where
 //! vLLM has the same metric, the name is vLLM's, with our own prefix.
 
-use candecode::day20_serve::{ChoiceToken, Connection, Event};
+use crate::util::lock;
 use candecode::kit::{CacheLoad, SchedulerLoad};
 use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Number of durations and their sum.
@@ -26,16 +26,8 @@ impl Durations {
 /// All of the server's counters.
 #[derive(Default)]
 pub struct Metrics {
-    queued: AtomicUsize,
-    waiting: AtomicUsize,
-    running: AtomicUsize,
-    blocks: AtomicUsize,
-    blocks_used: AtomicUsize,
-    preemptions: AtomicUsize,
-    prefix_queries: AtomicUsize,
-    prefix_hits: AtomicUsize,
-    /// Number of open connections.
-    pub connections: AtomicUsize,
+    /// Number of jobs in the queue, and the load of the scheduler and its cache.
+    load: Mutex<(usize, SchedulerLoad, CacheLoad)>,
     prompt_tokens: AtomicU64,
     cancelled: AtomicU64,
     refused: AtomicU64,
@@ -47,14 +39,7 @@ pub struct Metrics {
 impl Metrics {
     /// Records the load after a step of the serving loop.
     pub fn load(&self, queued: usize, load: SchedulerLoad, cache: CacheLoad) {
-        self.queued.store(queued, Relaxed);
-        self.waiting.store(load.waiting, Relaxed);
-        self.running.store(load.running, Relaxed);
-        self.blocks.store(cache.blocks, Relaxed);
-        self.blocks_used.store(cache.blocks_used, Relaxed);
-        self.preemptions.store(cache.preemptions, Relaxed);
-        self.prefix_queries.store(cache.prefix_queries, Relaxed);
-        self.prefix_hits.store(cache.prefix_hits, Relaxed);
+        *lock(&self.load) = (queued, load, cache);
     }
 
     /// Counts a client that disconnected before its answer was complete.
@@ -70,35 +55,35 @@ impl Metrics {
 
     /// Returns the number of running and waiting rows, for the shutdown message.
     pub fn busy(&self) -> usize {
-        self.running.load(Relaxed) + self.waiting.load(Relaxed)
+        lock(&self.load).1.rows()
     }
 
-    /// Renders all counters as text.
-    pub fn text(&self) -> String {
+    /// Renders all counters as text, and the number of open connections.
+    pub fn text(&self, connections: usize) -> String {
         let mut text = String::new();
-        let of = |number: &AtomicUsize| number.load(Relaxed) as u64;
+        let (queued, load, cache) = *lock(&self.load);
         let tokens = self.first.count.load(Relaxed) + self.next.count.load(Relaxed);
         for (kind, name, help, value) in [
-            ("gauge", "num_requests_queued", "Requests not yet in the batch", of(&self.queued)),
-            ("gauge", "num_rows_waiting", "Rows waiting for their prefill", of(&self.waiting)),
-            ("gauge", "num_rows_running", "Rows in the batch", of(&self.running)),
-            ("gauge", "num_blocks", "Blocks in the cache", of(&self.blocks)),
-            ("gauge", "num_blocks_used", "Blocks held by running rows", of(&self.blocks_used)),
-            ("gauge", "num_connections", "Open connections", of(&self.connections)),
+            ("gauge", "num_requests_queued", "Requests not yet in the batch", queued as u64),
+            ("gauge", "num_rows_waiting", "Rows waiting for their prefill", load.waiting as u64),
+            ("gauge", "num_rows_running", "Rows in the batch", load.running as u64),
+            ("gauge", "num_blocks", "Blocks in the cache", cache.blocks as u64),
+            ("gauge", "num_blocks_used", "Blocks held by running rows", cache.blocks_used as u64),
+            ("gauge", "num_connections", "Open connections", connections as u64),
             ("counter", "prompt_tokens_total", "Prompt tokens", self.prompt_tokens.load(Relaxed)),
             ("counter", "generation_tokens_total", "Tokens generated", tokens),
-            ("counter", "num_preemptions_total", "Rows preempted", of(&self.preemptions)),
+            ("counter", "num_preemptions_total", "Rows preempted", cache.preemptions as u64),
             (
                 "counter",
                 "prefix_cache_queries_total",
                 "Prompt tokens looked up in the prefix cache",
-                of(&self.prefix_queries),
+                cache.prefix_queries as u64,
             ),
             (
                 "counter",
                 "prefix_cache_hits_total",
                 "Prompt tokens found in the prefix cache",
-                of(&self.prefix_hits),
+                cache.prefix_hits as u64,
             ),
             (
                 "counter",
@@ -126,10 +111,10 @@ impl Metrics {
     }
 }
 
-/// A client's connection, and the counts and latencies of the tokens that the loop sends there.
-pub struct Measured<C> {
-    connection: C,
-    metrics: Arc<Metrics>,
+/// Measures the tokens of one request, as the loop sends them.
+pub struct TokenMeter {
+    /// The server's counters.
+    pub metrics: Arc<Metrics>,
     /// Number of tokens in all prompts, counted with the first token of the answer.
     prompt_tokens: usize,
     /// Arrival time of the request.
@@ -138,36 +123,24 @@ pub struct Measured<C> {
     newest: RefCell<Vec<Option<Instant>>>,
 }
 
-impl<C: Connection> Measured<C> {
-    /// Measures the connection of a request that arrives now, with this many choices, and
-    /// `prompt_tokens` tokens in all of its prompts.
-    pub fn new(connection: C, choices: usize, prompt_tokens: usize, metrics: Arc<Metrics>) -> Self {
+impl TokenMeter {
+    /// Measures a request that arrives now, with this many choices, and `prompt_tokens` tokens in
+    /// all of its prompts.
+    pub fn new(choices: usize, prompt_tokens: usize, metrics: Arc<Metrics>) -> Self {
         let newest = RefCell::new(vec![None; choices]);
-        Self { connection, metrics, prompt_tokens, came: Instant::now(), newest }
+        Self { metrics, prompt_tokens, came: Instant::now(), newest }
     }
 
-    fn measure(&self, piece: &ChoiceToken) {
+    /// Counts a token of choice `index`.
+    pub fn count(&self, index: usize) {
         let now = Instant::now();
         let mut newest = self.newest.borrow_mut();
         if newest.iter().all(Option::is_none) {
             self.metrics.prompt_tokens.fetch_add(self.prompt_tokens as u64, Relaxed);
         }
-        match newest.get_mut(piece.index).and_then(|newest| newest.replace(now)) {
+        match newest.get_mut(index).and_then(|newest| newest.replace(now)) {
             None => self.metrics.first.add(now - self.came),
             Some(before) => self.metrics.next.add(now - before),
         }
-    }
-}
-
-impl<C: Connection> Connection for Measured<C> {
-    fn send(&self, event: Event) {
-        if let Event::Token(piece) = &event {
-            self.measure(piece);
-        }
-        self.connection.send(event);
-    }
-
-    fn is_closed(&self) -> bool {
-        self.connection.is_closed()
     }
 }

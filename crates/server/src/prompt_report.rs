@@ -2,24 +2,24 @@
 //! were cached, and the log-probabilities of its tokens.
 //!
 //! The days know nothing of it. A scheduler gets a [`Reporter`] in place of its model, which looks
-//! at each step, and asks the model for the logits of more positions if a report needs them.
+//! at each step, and asks the model for the logits of all positions if a report needs them.
 
 use crate::util::{lock, random};
 use candecode::day07_greedy::log_softmax;
 use candecode::kit::error::plain;
-use candecode::kit::{top_logprobs, Cache, CacheLoad, Logits, Model, ModelConfig, Request};
+use candecode::kit::{top_logprobs, Cache, CacheLoad, Chunk, Logits, Model, ModelConfig, Request};
 use candecode::kit::{SchedulerInterface, SchedulerLoad, Step, Token};
-use candle_core::{bail, Device, Result, Tensor};
+use candle_core::{Device, Result, Tensor};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The report of one choice, which the model's thread fills in and the answer reads.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PromptReport {
-    /// The first token of the prompt, which nothing predicts.
-    pub first: u32,
-    /// Number of top alternatives for each other token. None: no log-probabilities.
+    /// The prompt, which the choices of a request share.
+    pub prompt: Arc<[u32]>,
+    /// Number of top alternatives for each token. None: no log-probabilities.
     pub top: Option<usize>,
     found: Mutex<Found>,
 }
@@ -29,7 +29,7 @@ pub struct PromptReport {
 pub struct Found {
     /// Number of tokens that were cached.
     pub cached_tokens: usize,
-    /// The scores of all tokens but the first, or nothing without log-probabilities.
+    /// The score of each token, or nothing without log-probabilities.
     pub scores: Vec<Score>,
     /// The reason some log-probabilities couldn't be computed.
     pub error: Option<String>,
@@ -38,10 +38,8 @@ pub struct Found {
 /// A token of a prompt, as the model saw it coming.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Score {
-    /// The token.
-    pub id: u32,
-    /// Its log-probability.
-    pub logprob: f32,
+    /// Its log-probability. None for the first token, which nothing predicts.
+    pub logprob: Option<f32>,
     /// Its rank among all tokens, from 1.
     pub rank: usize,
     /// The most likely tokens with their log-probabilities, best first.
@@ -50,9 +48,9 @@ pub struct Score {
 
 impl PromptReport {
     /// Creates an empty report.
-    pub fn new(prompt: &[u32], top: Option<usize>) -> Self {
-        let first = prompt.first().copied().unwrap_or_default();
-        Self { first, top, found: Mutex::default() }
+    pub fn new(prompt: Arc<[u32]>, top: Option<usize>) -> Self {
+        let scores = top.map(|_| vec![Score::default(); prompt.len()]).unwrap_or_default();
+        Self { prompt, top, found: Mutex::new(Found { scores, ..Found::default() }) }
     }
 
     /// Returns what is known so far.
@@ -63,12 +61,32 @@ impl PromptReport {
 
 /// A request whose prompt is being computed.
 struct Row {
-    prompt: Vec<u32>,
     report: Arc<PromptReport>,
     #[allow(clippy::type_complexity)] // as in the kit's request
     log_softmax: Option<fn(&[f32]) -> Option<Vec<f32>>>,
     /// Whether a step has computed tokens of it.
     begun: bool,
+}
+
+impl Row {
+    /// Enters the score of the token after `position` into the report, from the logits there.
+    fn score(&self, position: usize, raw: &[f32]) {
+        let (report, at) = (&self.report, position + 1);
+        let logprobs = match self.log_softmax.and_then(|kernel| kernel(raw)) {
+            Some(logprobs) => Ok(logprobs),
+            None => log_softmax(raw), // also has the error message for an invalid row
+        };
+        let mut found = report.found();
+        match logprobs {
+            Ok(all) => {
+                let logprob = all[report.prompt[at] as usize];
+                let rank = 1 + all.iter().filter(|other| **other > logprob).count();
+                let top = top_logprobs(&all, report.top.unwrap_or_default());
+                found.scores[at] = Score { logprob: Some(logprob), rank, top };
+            }
+            Err(error) => found.error = Some(plain(&error)),
+        }
+    }
 }
 
 /// A position in a step whose logits predict a token of a prompt.
@@ -95,84 +113,43 @@ impl<'a> Reporter<'a> {
     fn wanted(&self, step: &Step) -> Result<Vec<Wanted>> {
         let mut rows = self.rows.borrow_mut();
         let mut wanted = Vec::new();
-        let mut column = 0;
-        for (id, start, new) in self.sequences(step, &rows)? {
-            if let Some(row) = rows.get_mut(&id) {
+        let mut first = 0;
+        for Chunk { sequence, start, new } in chunks(step, &rows)? {
+            if let Some(row) = rows.get_mut(&sequence) {
                 if !row.begun {
                     row.begun = true;
-                    row.report.found().cached_tokens = start.min(row.prompt.len());
+                    row.report.found().cached_tokens = start;
                 }
-                let end = (start + new).min(row.prompt.len().saturating_sub(1));
                 if row.report.top.is_some() {
-                    wanted.extend((start..end).map(|position| Wanted {
-                        row: id,
-                        position,
-                        column: column + position - start,
+                    let end = (start + new).min(row.report.prompt.len() - 1);
+                    wanted.extend((start..end).map(|position| {
+                        let column = first + position - start;
+                        Wanted { row: sequence, position, column }
                     }));
                 }
             }
-            column += new;
+            first += new;
         }
         Ok(wanted)
     }
-
-    /// Returns the request, the first position and the number of the new tokens of each sequence in
-    /// a step. A step without chunks, of day 15's scheduler, computes a whole prompt or one token
-    /// of each row; it doesn't say whose, so the prompt is recognized by its tokens.
-    fn sequences(
-        &self,
-        step: &Step,
-        rows: &BTreeMap<usize, Row>,
-    ) -> Result<Vec<(usize, usize, usize)>> {
-        if let Some(chunks) = &step.chunks {
-            let of = chunks.iter().map(|chunk| (chunk.sequence, chunk.start, chunk.new));
-            return Ok(of.collect());
-        }
-        let waits = |row: &Row| !row.begun && row.report.top.is_some();
-        if step.ids.dim(0)? != 1 || step.mask.is_some() || !rows.values().any(waits) {
-            return Ok(Vec::new());
-        }
-        let ids: Vec<u32> = step.ids.flatten_all()?.to_vec1()?;
-        let start: u32 = step.positions.flatten_all()?.get(0)?.to_scalar()?;
-        let row = rows.iter().find(|(_, row)| start == 0 && waits(row) && row.prompt == ids);
-        Ok(row.map(|(id, _)| (*id, 0, ids.len())).into_iter().collect())
-    }
-
-    /// Enters the scores of these positions, `(n, V)`, into the reports.
-    fn score(&self, wanted: &[Wanted], logits: &Tensor) -> Result<()> {
-        let rows = self.rows.borrow();
-        for (i, Wanted { row, position, .. }) in wanted.iter().enumerate() {
-            let Some(row) = rows.get(row) else { continue };
-            let raw: Vec<f32> = logits.get(i)?.to_vec1()?;
-            let logprobs = match row.log_softmax.and_then(|kernel| kernel(&raw)) {
-                Some(logprobs) => Ok(logprobs),
-                None => log_softmax(&raw),
-            };
-            let id = row.prompt[position + 1];
-            let mut found = row.report.found();
-            match logprobs.map(|all| (all.get(id as usize).copied(), all)) {
-                Ok((Some(logprob), all)) => {
-                    found.scores.resize(row.prompt.len() - 1, Score::default());
-                    let rank = 1 + all.iter().filter(|other| **other > logprob).count();
-                    let top = top_logprobs(&all, row.report.top.unwrap_or_default());
-                    found.scores[*position] = Score { id, logprob, rank, top };
-                }
-                Ok((None, all)) => bail!("token id {id} is not in a row of {} logits", all.len()),
-                Err(error) => found.error = Some(plain(&error)),
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Returns the columns of a step that its logits are for.
-fn columns(step: &Step) -> Result<Vec<u32>> {
-    let width = step.ids.dim(1)? as u32;
-    Ok(match &step.logits {
-        Logits::All => (0..width).collect(),
-        Logits::Last(n) => (width.saturating_sub(*n as u32)..width).collect(),
-        Logits::At(columns) | Logits::Columns(columns) => columns.clone(),
-    })
+/// Returns the new tokens of each sequence in a step. A step of day 15's scheduler computes a whole
+/// prompt or one token of each row; it doesn't say whose, so the prompt is recognized by its
+/// tokens.
+fn chunks(step: &Step, rows: &BTreeMap<usize, Row>) -> Result<Vec<Chunk>> {
+    if let Some(chunks) = &step.chunks {
+        return Ok(chunks.clone());
+    }
+    let waits = |row: &Row| !row.begun && row.report.top.is_some();
+    if step.ids.dim(0)? != 1 || step.mask.is_some() || !rows.values().any(waits) {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<u32> = step.ids.flatten_all()?.to_vec1()?;
+    let start: u32 = step.positions.flatten_all()?.get(0)?.to_scalar()?;
+    let begins = |row: &Row| start == 0 && waits(row) && *row.report.prompt == ids[..];
+    let begun = rows.iter().filter(|(_, row)| begins(row)).take(1);
+    Ok(begun.map(|(id, _)| Chunk { sequence: *id, start: 0, new: ids.len() }).collect())
 }
 
 impl Model for Reporter<'_> {
@@ -189,13 +166,14 @@ impl Model for Reporter<'_> {
         if wanted.is_empty() {
             return self.model.forward(step, cache);
         }
-        let mut all = columns(step)?;
-        let own = all.len();
-        all.extend(wanted.iter().map(|wanted| wanted.column as u32));
-        let more = step.clone().with_logits(Logits::Columns(all));
-        let logits = self.model.forward(&more, cache)?; // (1, own + wanted, V)
-        self.score(&wanted, &logits.get(0)?.narrow(0, own, wanted.len())?)?;
-        logits.narrow(1, 0, own)
+        let all = step.clone().with_logits(Logits::All);
+        let logits = self.model.forward(&all, cache)?; // (1, T, V)
+        let rows = self.rows.borrow();
+        for Wanted { row, position, column } in wanted {
+            let raw: Vec<f32> = logits.get(0)?.get(column)?.to_vec1()?;
+            rows[&row].score(position, &raw);
+        }
+        step.chosen(&logits)
     }
 }
 
@@ -218,8 +196,8 @@ impl<'a, S: SchedulerInterface<'a>> SchedulerInterface<'a> for ReportedScheduler
             request.cache_salt = format!("{}\0{:016x}", request.cache_salt, random());
         }
         let (id, log_softmax) = (request.id, request.log_softmax);
-        let row = Row { prompt: request.prompt.clone(), report, log_softmax, begun: false };
         self.scheduler.submit(request)?;
+        let row = Row { report, log_softmax, begun: false };
         self.reporter.rows.borrow_mut().insert(id, row);
         Ok(())
     }

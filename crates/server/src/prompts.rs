@@ -1,8 +1,7 @@
 //! Encodes a request's prompts as token ids.
 
 use crate::openai::{
-    AnswerForm, ApiError, ApiRequest, CallForm, ChatMessage, Endpoint, PromptInput, Thoughts,
-    ToolChoice,
+    AnswerForm, ApiError, ApiRequest, CallForm, Endpoint, PromptInput, Thoughts, ToolChoice,
 };
 use candecode::kit::error::{describe, plain};
 use candecode::kit::ModelConfig;
@@ -83,12 +82,7 @@ impl PromptReader {
     }
 
     /// Renders a chat to text.
-    fn render(&self, request: &ApiRequest, messages: &[ChatMessage]) -> Result<String, ApiError> {
-        let message = |sent: &ChatMessage| Message {
-            more: sent.more.clone(),
-            ..Message::new(sent.role, &sent.content)
-        };
-        let messages: Vec<Message> = messages.iter().map(message).collect();
+    fn render(&self, request: &ApiRequest, messages: &[Message]) -> Result<String, ApiError> {
         let fields = &request.fields;
         let open = fields.continue_final_message;
         let options = RenderOptions {
@@ -98,7 +92,7 @@ impl PromptReader {
             kwargs: fields.chat_template_kwargs.clone(),
         };
         let template = self.template.as_ref().map_err(|why| ApiError::invalid("messages", why))?;
-        template.apply(&messages, &options).map_err(|error| {
+        template.apply(messages, &options).map_err(|error| {
             let words = describe(&error);
             let option = ["chat_template_kwargs", "continue_final_message"]
                 .into_iter()

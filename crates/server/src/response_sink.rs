@@ -1,30 +1,37 @@
 //! The channel from the serving loop to one client. The loop sends without ever blocking, so a slow
 //! client's events queue up here, bounded by the number of tokens it asked for.
 
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, TokenMeter};
 use crate::openai::ApiError;
 use candecode::day20_serve::{ChoiceToken, Connection, Event};
 use std::sync::Arc;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 
 /// The serving loop's end of a client's channel.
-pub struct ResponseSink(UnboundedSender<Event>);
+pub struct ResponseSink {
+    sender: UnboundedSender<Event>,
+    meter: TokenMeter,
+}
 
 impl ResponseSink {
-    /// Opens a channel, and returns it with the client's end.
-    pub fn open(metrics: Arc<Metrics>) -> (Self, Inbox) {
+    /// Opens a channel, whose tokens are measured, and returns it with the client's end.
+    pub fn open(meter: TokenMeter) -> (Self, Inbox) {
         let (sender, events) = unbounded_channel();
-        (Self(sender), Inbox { events, metrics, ended: false })
+        let inbox = Inbox { events, metrics: meter.metrics.clone(), ended: false };
+        (Self { sender, meter }, inbox)
     }
 }
 
 impl Connection for ResponseSink {
     fn send(&self, event: Event) {
-        let _ = self.0.send(event); // if the client has gone, `is_closed` reports it
+        if let Event::Token(piece) = &event {
+            self.meter.count(piece.index);
+        }
+        let _ = self.sender.send(event); // if the client has gone, `is_closed` reports it
     }
 
     fn is_closed(&self) -> bool {
-        self.0.is_closed()
+        self.sender.is_closed()
     }
 }
 

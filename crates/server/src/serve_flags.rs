@@ -9,6 +9,7 @@ use candecode::kit::units::bytes;
 use candecode::kit::ModelConfig;
 use candecode::Day;
 use candecode_engine::operations::Kernels;
+use candecode_engine::trace::TraceFormat;
 use candecode_formats::hub::DEFAULT_MODEL;
 use clap::{Parser, ValueEnum};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -116,19 +117,10 @@ pub struct ServeFlags {
     pub trace: bool,
     /// Print the trace as a table, or as one JSON object per line
     #[arg(long, value_name = "FORMAT", default_value = "text", requires = "trace")]
-    pub format: Format,
+    pub format: TraceFormat,
     /// Don't use the network: the model must be on this machine
     #[arg(long)]
     pub offline: bool,
-}
-
-/// `--format`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// A table.
-    Text,
-    /// One JSON object per line.
-    Json,
 }
 
 /// Returns a parser for integers from `least` to `most`.

@@ -2,7 +2,6 @@
 //! with random logits in place of a model's.
 
 use candecode::kit::error::describe;
-use candecode::kit::processor::process_all;
 use candecode::kit::{LogitsProcessor, ProcessorInput, Tokenizer};
 use candecode_structured::{Compiler, Constraint};
 use candecode_testing::{story, Random};
@@ -213,17 +212,6 @@ fn impossible_constraints_are_refused() {
     ] {
         compiler.compile(&schema(refers_to_itself)).unwrap();
     }
-}
-
-#[test]
-fn a_format_and_another_rule_can_leave_no_token() {
-    let tokenizer = tokenizer();
-    let rule = compiler(&tokenizer).compile(&people()).unwrap().processor();
-    let mut logits = vec![f32::NEG_INFINITY; tokenizer.vocab_size()];
-    logits[200] = 0.0;
-    let input = ProcessorInput { tokens: &[], prompt_len: 0, remaining: 9, eos: &[EOS] };
-    let error = process_all(&[rule], &input, &mut logits).unwrap_err().to_string();
-    assert!(error.contains("the JSON schema {") && error.contains("left no token"), "{error}");
 }
 
 /// The largest constraints that are taken are compiled, or refused, in bounded time and on a small

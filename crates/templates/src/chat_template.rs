@@ -9,13 +9,12 @@ use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use candecode::kit::error::{shown, usage};
 use candecode::kit::Tokenizer;
 use candecode_engine::chat::{Message, Renderer};
-use candecode_formats::{self as formats, hub, ChatTemplate};
+use candecode_formats::{hub, ChatTemplate, WIDENED};
 use jiff::civil::{Date, DateTime};
 use minijinja::value::Serde;
 use minijinja::Value as Data;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// The name of the built-in template.
 pub const STORY: &str = "story";
@@ -98,23 +97,14 @@ impl Template {
         Ok(Self { jinja, variables, source, text, date: None, stops: Vec::new() })
     }
 
-    /// Loads the template named by `asked` (a file, or [`STORY`]), or by default the model's own:
+    /// Returns the template named by `asked` (a file, or [`STORY`]), or by default the model's own:
     /// `chat_template.jinja`, the one in `tokenizer_config.json`, or a GGUF file's metadata. The
     /// embedded story models use [`STORY`].
     ///
     /// # Errors
     /// If there is none, or it can't be read or compiled.
-    pub fn of(model: &str, dir: &Path, asked: Option<&str>) -> Result<Self> {
-        Self::choose(model, formats::chat_template(dir)?, asked)
-    }
-
-    /// Same as [`Template::of`], with the model's own template already read.
-    ///
-    /// # Errors
-    /// Same as [`Template::of`].
     pub fn choose(model: &str, own: ChatTemplate, asked: Option<&str>) -> Result<Self> {
-        let story =
-            asked.is_none() && (hub::EMBEDDED_MODELS.contains(&model) || model == formats::WIDENED);
+        let story = asked.is_none() && (hub::EMBEDDED_MODELS.contains(&model) || model == WIDENED);
         let special = own.special_tokens;
         if story || asked == Some(STORY) {
             let mut template = Self::new("story", STORY_TEMPLATE, special)?;
@@ -296,10 +286,7 @@ pub fn date(text: &str) -> Result<DateTime> {
 
 /// Returns the current time in UTC.
 fn now() -> DateTime {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let seconds = since.map_or(0, |since| since.as_secs());
-    let now = jiff::Timestamp::from_second(i64::try_from(seconds).unwrap_or_default());
-    jiff::tz::Offset::UTC.to_datetime(now.unwrap_or_default())
+    jiff::tz::Offset::UTC.to_datetime(jiff::Timestamp::now())
 }
 
 /// Describes a template error in one line. Control characters are escaped, because the message may

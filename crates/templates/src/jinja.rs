@@ -32,7 +32,6 @@ const MAX_RECURSION: usize = 250;
 /// The deepest value that a namespace stores.
 const MAX_DEPTH: usize = 200;
 /// Stack size for the deepest value, which nests once for each open bracket and macro.
-#[cfg(not(target_arch = "wasm32"))]
 const STACK: usize = 256 << 20;
 /// Fuel for every template: one unit is one instruction or 64 bytes of data. This limits strings
 /// built by the template to 6 MB, so that an instruction that reads a whole one finishes within
@@ -434,7 +433,6 @@ impl Write for Metered<'_, '_, '_> {
 }
 
 /// Runs a closure on a stack large enough for the deepest value.
-#[cfg(not(target_arch = "wasm32"))]
 fn on_stack<T: Send>(part: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, part);
@@ -444,9 +442,4 @@ fn on_stack<T: Send>(part: impl FnOnce() -> Result<T, Error> + Send) -> Result<T
             Err(error) => refuse(format!("no thread could be started: {error}")),
         }
     })
-}
-
-#[cfg(target_arch = "wasm32")]
-fn on_stack<T>(part: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    part()
 }

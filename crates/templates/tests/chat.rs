@@ -142,16 +142,16 @@ fn the_token_the_template_puts_after_an_answer_ends_it() {
     }
 }
 
-const ASK: [Message; 0] = [];
-
-fn question() -> Vec<Message> {
-    ASK.into_iter().chain([Message::new("user", "Who?")]).collect()
+fn question() -> [Message; 1] {
+    [Message::new("user", "Who?")]
 }
 
 #[test]
 fn a_template_is_found_where_transformers_puts_it() {
     let folder = Folder::new("chat-find");
-    let of = |asked: Option<&str>| Template::of("a-model", &folder.0, asked);
+    let of = |asked: Option<&str>| {
+        Template::choose("a-model", candecode_formats::chat_template(&folder.0)?, asked)
+    };
     refused(
         of(None),
         &["a-model has no chat template", "cargo xtask run", "--template story", "--template FILE"],
@@ -274,47 +274,23 @@ fn template_errors_are_truncated_and_escaped() {
     assert!(text.starts_with("the chat template (t, line 1): \\u{1b}[31mred"), "{text}");
     assert!(text.chars().count() < 300, "{text}");
     assert!(!says("{% \u{1b} %}").contains('\u{1b}'));
-    // One endless template, and one that fills the memory. `tests/templates.rs` has more.
-    let endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
-    let doubling = "{% set n = namespace(s='a') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s \
-        %}{% endfor %}";
-    for template in [endless, doubling] {
-        let text = says(template);
-        assert!(
-            text.starts_with("the chat template (t, line 1)") && text.contains("it takes too"),
-            "{text}"
-        );
-    }
 }
 
 #[test]
-fn a_final_message_is_continued() {
+fn a_message_that_cannot_be_continued_is_refused_and_a_story_goes_on() {
     let begun = [Message::new("user", "Who?"), Message::new("assistant", "A cat, a ")];
     let open = RenderOptions {
         add_generation_prompt: false,
         continue_final_message: true,
         ..Default::default()
     };
-    let template = oracle_template("chatml");
-    let closed =
-        template.apply(&begun, &RenderOptions { continue_final_message: false, ..open.clone() });
-    let text = template.apply(&begun, &open).unwrap();
-    assert!(text.ends_with("assistant\nA cat, a "), "{text:?}");
-    assert!(closed.unwrap().starts_with(&text));
-    // A template that trims messages has removed the space.
-    let trims = Template::new(
-        "t",
-        "{% for m in messages %}[{{ m.content | trim }}]{% endfor %}",
-        Map::new(),
-    );
-    assert_eq!(trims.unwrap().apply(&begun, &open).unwrap(), "[Who?][A cat, a");
     let loses = Template::new("t", "{{ messages[0].content }}", Map::new()).unwrap();
     refused(loses.apply(&begun, &open), &["changes or leaves out the last message"]);
-    refused(template.apply(&[], &open), &["no message to continue"]);
+    refused(loses.apply(&[], &open), &["no message to continue"]);
     let both = RenderOptions { continue_final_message: true, ..Default::default() };
-    refused(template.apply(&begun, &both), &["exclude each other"]);
+    refused(loses.apply(&begun, &both), &["exclude each other"]);
     // The built-in template too, and with a new answer started.
-    let story = Template::of("story-230k", &story("story-230k"), None).unwrap();
+    let story = story_template();
     assert_eq!(story.apply(&begun, &open).unwrap(), "Who?A cat, a ");
     assert_eq!(story.render(&begun).unwrap(), "Who?A cat, a ");
     assert_eq!(story.render(&begun[1..]).unwrap(), "A cat, a ");
@@ -367,6 +343,11 @@ fn tokenizer() -> Tokenizer {
 fn template(text: &str) -> Template {
     let special = json!({"eos_token": "<|endoftext|>"}).as_object().unwrap().clone();
     Template::new("test", text, special).unwrap()
+}
+
+fn story_template() -> Template {
+    let own = candecode_formats::chat_template(&story("story-230k")).unwrap();
+    Template::choose("story-230k", own, None).unwrap()
 }
 
 /// A template with plain-text roles. EOS ends an answer.
@@ -548,7 +529,7 @@ fn a_full_context_forgets_the_oldest_turns() {
 #[test]
 fn the_story_template_renders_a_chat_as_one_story() {
     let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
-    let story = Template::of("story-230k", &story("story-230k"), None).unwrap();
+    let story = story_template();
     assert_eq!(story.stops(), ["\n"]);
     assert_eq!(story.end_of_turn(&tokenizer), None);
     let answer = |content: &str, finish| Message { finish, ..Message::new("assistant", content) };

@@ -2,19 +2,8 @@
 
 use super::fields::{Endpoint, Fields};
 use candecode::kit::SamplingParams;
+use candecode_engine::chat::Message;
 use candecode_structured::Constraint;
-use serde_json::{Map, Value};
-
-/// One message of a chat.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChatMessage {
-    /// `system`, `user`, `assistant` or `tool`.
-    pub role: &'static str,
-    /// The message text.
-    pub content: String,
-    /// What else a template reads: thoughts, calls, and what a tool's result belongs to.
-    pub more: Map<String, Value>,
-}
 
 /// A prompt as the client sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +13,7 @@ pub enum PromptInput {
     /// Token ids, if the client tokenized the text itself.
     Ids(Vec<u32>),
     /// Chat messages, which the model's template renders to text.
-    Messages(Vec<ChatMessage>),
+    Messages(Vec<Message>),
 }
 
 /// A parsed request. Its prompts aren't encoded yet.

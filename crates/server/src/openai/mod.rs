@@ -14,7 +14,7 @@ mod tools;
 
 pub use answer_parser::{AnswerForm, CallForm, Thoughts};
 pub use api_error::{cut, ApiError};
-pub use api_request::{ApiRequest, ChatMessage, PromptInput, NO_SEED};
+pub use api_request::{ApiRequest, PromptInput, NO_SEED};
 pub use fields::Endpoint;
-pub use reply::{Backing, Reply};
+pub use reply::{Origin, Reply};
 pub use tool_fields::ToolChoice;

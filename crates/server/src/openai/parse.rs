@@ -1,7 +1,7 @@
 //! Turns the fields of a request into prompts and sampling parameters.
 
 use super::api_error::ApiError;
-use super::api_request::{ApiRequest, ChatMessage, PromptInput, NO_SEED};
+use super::api_request::{ApiRequest, PromptInput, NO_SEED};
 use super::checks;
 use super::fields::{
     is_empty, Content, Endpoint, Fields, Logprobs, Prompts, ResponseFormat, Role, SentMessage,
@@ -10,6 +10,7 @@ use super::tool_fields::SentCall;
 use super::tools;
 use candecode::kit::error::{quoted, shown};
 use candecode::kit::SamplingParams;
+use candecode_engine::chat::Message;
 use candecode_structured::Constraint;
 use regex_syntax::escape;
 use serde_json::{json, Map, Value};
@@ -78,7 +79,7 @@ fn prompts(sent: Option<Prompts>) -> Result<Vec<PromptInput>, ApiError> {
 
 /// Reads a chat's messages. The text parts of a message are joined with newlines, as in vLLM. An
 /// assistant message may omit its content.
-fn chat_messages(sent: Vec<SentMessage>) -> Result<Vec<ChatMessage>, ApiError> {
+fn chat_messages(sent: Vec<SentMessage>) -> Result<Vec<Message>, ApiError> {
     if sent.is_empty() {
         let message = "messages is missing or empty; send at least one";
         return Err(ApiError::invalid("messages", message));
@@ -121,7 +122,7 @@ fn chat_messages(sent: Vec<SentMessage>) -> Result<Vec<ChatMessage>, ApiError> {
             Role::Assistant => "assistant",
             Role::Tool => "tool",
         };
-        Ok(ChatMessage { role, content, more })
+        Ok(Message { role, content, finish: None, more })
     };
     sent.into_iter().enumerate().map(&mut read).collect()
 }

@@ -1,6 +1,6 @@
 //! Tests that misbehaving clients and machines don't affect other clients.
 
-use crate::running_server::{body, read_some, with, Server};
+use crate::running_server::{body, read_some, with, Server, COMPLETIONS};
 use serde_json::{json, Value};
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -8,8 +8,6 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-const COMPLETIONS: &str = "/v1/completions";
 
 /// Checks that the server still answers another client.
 fn well(server: &Server) {

@@ -1,17 +1,9 @@
 //! Tests of the log-probabilities of prompts, and of what an answer says about cached tokens.
 
-use crate::running_server::{body, with, Server, MODEL};
+use crate::running_server::{body, with, Server, CHAT, COMPLETIONS, MODEL};
 use candecode::day07_greedy::token_logprobs;
 use candecode_engine::Engine;
 use serde_json::{json, Value};
-
-const COMPLETIONS: &str = "/v1/completions";
-
-fn asked(server: &Server, path: &str, body: &Value) -> Value {
-    let (status, answer) = server.post(path, body);
-    assert_eq!(status, 200, "{body}: {answer}");
-    answer
-}
 
 fn tokens(seed: u32, len: u32) -> Vec<u32> {
     (0..len).map(|i| 3 + (seed * 7919 + i * i * 31 + i) % 500).collect()
@@ -55,7 +47,7 @@ fn scores_of_prompts_are_the_models_under_every_scheduler() {
                     "prompt": prompts, "echo": true, "logprobs": 2, "max_tokens": max_tokens,
                     "temperature": 0, "ignore_eos": true,
                 });
-                let answer = asked(&server, COMPLETIONS, &ask);
+                let answer = server.answer(COMPLETIONS, &ask);
                 let choices = answer["choices"].as_array().unwrap();
                 for (prompt, choice) in prompts.iter().zip(choices) {
                     check(&engine, prompt, choice);
@@ -81,7 +73,7 @@ fn a_streamed_echo_has_the_scores_of_the_whole() {
     // The stop string holds text back.
     let stop = ", there was a zebra";
     let more = json!({"echo": true, "logprobs": 1, "max_tokens": 5, "stop": stop});
-    let whole = asked(&server, COMPLETIONS, &body("Once upon a time", &more));
+    let whole = server.answer(COMPLETIONS, &body("Once upon a time", &more));
     let streamed = body("Once upon a time", &with(more, &json!({"stream": true})));
     let events = server.events(COMPLETIONS, &streamed);
     for name in ["tokens", "token_logprobs", "top_logprobs", "text_offset"] {
@@ -92,7 +84,7 @@ fn a_streamed_echo_has_the_scores_of_the_whole() {
     // As vLLM's `test_echo_logprob_completion` expects.
     for (most, prompt) in [0, 1].into_iter().zip([json!("Once upon a time"), json!(tokens(6, 9))]) {
         let ask = json!({"prompt": prompt, "echo": true, "logprobs": most, "max_tokens": 5});
-        let top = &asked(&server, COMPLETIONS, &ask)["choices"][0]["logprobs"]["top_logprobs"];
+        let top = &server.answer(COMPLETIONS, &ask)["choices"][0]["logprobs"]["top_logprobs"];
         let top = top.as_array().unwrap();
         let sizes = top[1..].iter().map(|at| at.as_object().unwrap().len());
         assert!(top.len() > 5 && top[0].is_null());
@@ -106,7 +98,7 @@ fn prompt_logprobs_have_vllms_form() {
     let engine = Engine::open(MODEL).unwrap();
     let prompt = tokens(4, 12);
     let ask = json!({"prompt": prompt, "prompt_logprobs": 3, "max_tokens": 1, "n": 2});
-    let answer = asked(&server, COMPLETIONS, &ask);
+    let answer = server.answer(COMPLETIONS, &ask);
     let want = token_logprobs(engine.model(), &prompt[..1], &prompt[1..]).unwrap();
     for choice in answer["choices"].as_array().unwrap() {
         assert!(choice["logprobs"].is_null());
@@ -127,7 +119,7 @@ fn prompt_logprobs_have_vllms_form() {
     // A chat has one prompt, and the scores are the answer's.
     let messages = json!([{"role": "user", "content": "One day, a cat"}]);
     let ask = json!({"messages": messages, "prompt_logprobs": 0, "max_tokens": 1});
-    let answer = asked(&server, "/v1/chat/completions", &ask);
+    let answer = server.answer(CHAT, &ask);
     let all = answer["prompt_logprobs"].as_array().unwrap();
     assert_eq!(all.len() as u64, answer["usage"]["prompt_tokens"].as_u64().unwrap());
     assert!(all[1..].iter().all(|at| at.as_object().unwrap().len() == 1));
@@ -151,7 +143,7 @@ fn cached_tokens_are_counted_and_the_fingerprint_stays() {
     let mut fingerprints = Vec::new();
     for (salt, cached) in [("a", 0), ("a", 20), ("b", 0)] {
         let ask = json!({"prompt": [prompt, [8, 9]], "cache_salt": salt, "max_tokens": 2});
-        let answer = asked(&server, COMPLETIONS, &ask);
+        let answer = server.answer(COMPLETIONS, &ask);
         assert_eq!(answer["usage"]["prompt_tokens_details"]["cached_tokens"], cached, "{salt}");
         fingerprints.push(answer["system_fingerprint"].as_str().unwrap().to_string());
     }

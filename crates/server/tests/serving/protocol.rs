@@ -1,6 +1,6 @@
 //! Tests of requests and their responses.
 
-use crate::running_server::{body, read_some, with, Server, MODEL};
+use crate::running_server::{body, read_some, with, Server, CHAT, COMPLETIONS, MODEL};
 use candecode::kit::SamplingParams;
 use candecode_engine::Engine;
 use serde_json::{json, Value};
@@ -9,8 +9,6 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const COMPLETIONS: &str = "/v1/completions";
-const CHAT: &str = "/v1/chat/completions";
 const ONCE: &str = "Once upon a time";
 
 fn chat(more: &Value) -> Value {
@@ -18,16 +16,10 @@ fn chat(more: &Value) -> Value {
     with(json!({"messages": messages, "max_tokens": 12, "temperature": 0}), more)
 }
 
-fn asked(server: &Server, path: &str, body: &Value) -> Value {
-    let (status, answer) = server.post(path, body);
-    assert_eq!(status, 200, "{body}: {answer}");
-    answer
-}
-
 /// Returns the text and finish reason of the first choice, which must be the same in one piece and
 /// streamed.
 fn both_ways(server: &Server, more: &Value) -> (String, String) {
-    let whole = asked(server, COMPLETIONS, &body(ONCE, more));
+    let whole = server.answer(COMPLETIONS, &body(ONCE, more));
     let choice = &whole["choices"][0];
     let events = server.events(COMPLETIONS, &with(body(ONCE, more), &json!({"stream": true})));
     let text: String =
@@ -114,7 +106,7 @@ fn equal_prompts_without_a_seed_get_different_texts() {
     let server = Server::start(&[]);
     for seed in [json!(null), json!(-1)] {
         let same = json!({"prompt": vec![ONCE; 4], "temperature": 1, "seed": seed});
-        let all = asked(&server, COMPLETIONS, &body(ONCE, &same));
+        let all = server.answer(COMPLETIONS, &body(ONCE, &same));
         let texts = all["choices"].as_array().unwrap().iter().map(|choice| &choice["text"]);
         let texts: BTreeSet<String> = texts.map(Value::to_string).collect();
         assert!(texts.len() > 1, "{seed}: {texts:?}");
@@ -139,7 +131,7 @@ fn a_pattern_is_kept_and_its_end_ends_the_text() {
     }
     // The template's stop string, a newline, doesn't cut off the chosen text.
     let ask = json!({"guided_choice": ["one\ntwo"], "max_tokens": 40});
-    let answer = asked(&server, CHAT, &chat(&ask));
+    let answer = server.answer(CHAT, &chat(&ask));
     assert_eq!(answer["choices"][0]["message"]["content"], "one\ntwo");
 
     for regex in ["(", "**", r"\p{Nonsense}", r"\b", "[^\\x00-\u{10FFFF}]"] {
@@ -171,14 +163,14 @@ fn a_chat_goes_through_the_template() {
         (json!({}), "One day, a cat"),
         (json!({"messages": messages, "continue_final_message": true}), "One day, a cat sat on"),
     ] {
-        let answer = asked(&server, CHAT, &chat(&more));
+        let answer = server.answer(CHAT, &chat(&more));
         let text = server.text(prompt, &json!({"max_tokens": 12, "stop": "\n"}));
         let message = json!({"role": "assistant", "content": text, "refusal": null});
         assert_eq!(answer["choices"][0]["message"], message, "{more}");
     }
     // A variable that the template doesn't use changes nothing.
     let more = json!({"chat_template_kwargs": {"enable_thinking": false, "thinking": null}});
-    let answers = [&more, &json!({})].map(|more| asked(&server, CHAT, &chat(more)));
+    let answers = [&more, &json!({})].map(|more| server.answer(CHAT, &chat(more)));
     assert_eq!(answers[0]["choices"], answers[1]["choices"]);
     for (more, param) in [
         (json!({"chat_template_kwargs": {"messages": []}}), "chat_template_kwargs"),
@@ -231,8 +223,7 @@ fn a_trace_shows_every_pass() {
             Server::command(&[&scheduler[..], &["--trace", "--format=json"]].concat());
         let mut server = Server::spawn(command.stderr(Stdio::piped()));
         let body = json!({"prompt": [[5, 6, 7], [8, 9]], "max_tokens": 4, "ignore_eos": true});
-        let (status, answer) = server.post(COMPLETIONS, &body);
-        assert_eq!(status, 200, "{answer}");
+        server.answer(COMPLETIONS, &body);
         let mut counters = [(0, 3), (0, 2)]; // tokens in the cache, and all tokens
         let lines = BufReader::new(server.child.stderr.take().unwrap()).lines();
         let steps = lines.map(|line| line.unwrap()).filter(|line| line.starts_with('{'));
@@ -337,9 +328,9 @@ fn the_context_that_is_served_is_one_number() {
     for (prompt, tokens) in [(10, 11), (19, 2), (20, 1)] {
         let mut ask = json!({"prompt": vec![5; prompt], "ignore_eos": true});
         // A completion's default is 16 tokens, or fewer if they don't fit.
-        assert_eq!(asked(&server, COMPLETIONS, &ask)["usage"]["completion_tokens"], tokens);
+        assert_eq!(server.answer(COMPLETIONS, &ask)["usage"]["completion_tokens"], tokens);
         ask["max_tokens"] = tokens.into();
-        assert_eq!(asked(&server, COMPLETIONS, &ask)["usage"]["completion_tokens"], tokens);
+        assert_eq!(server.answer(COMPLETIONS, &ask)["usage"]["completion_tokens"], tokens);
         for name in ["max_tokens", "max_completion_tokens"] {
             ask[name] = (tokens + 1).into();
             let (status, answer) = server.post(COMPLETIONS, &ask);

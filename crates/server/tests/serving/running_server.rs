@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// The model for the tests. It is small and comes with the course.
 pub const MODEL: &str = "story-230k";
 
+pub const COMPLETIONS: &str = "/v1/completions";
+pub const CHAT: &str = "/v1/chat/completions";
+
 /// A server that is stopped when the test ends.
 pub struct Server {
     pub child: Child,
@@ -68,10 +71,16 @@ impl Server {
         answered(agent().post(self.url(path)).header("content-type", kind).send(body))
     }
 
+    /// Same as [`Server::post`], for a request that must succeed. Returns the JSON.
+    pub fn answer(&self, path: &str, body: &Value) -> Value {
+        let (status, answer) = self.post(path, body);
+        assert_eq!(status, 200, "{body}: {answer}");
+        answer
+    }
+
     /// Returns the text of a completion, which is greedy and short unless `more` changes that.
     pub fn text(&self, prompt: &str, more: &Value) -> String {
-        let (status, answer) = self.post("/v1/completions", &body(prompt, more));
-        assert_eq!(status, 200, "{answer}");
+        let answer = self.answer(COMPLETIONS, &body(prompt, more));
         answer["choices"][0]["text"].as_str().unwrap().to_string()
     }
 

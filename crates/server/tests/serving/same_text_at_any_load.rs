@@ -1,6 +1,6 @@
 //! Tests that a request gets the same answer at any load, no matter what other requests there are.
 
-use crate::running_server::{body, Server};
+use crate::running_server::{body, Server, COMPLETIONS};
 use serde_json::{json, Value};
 use std::sync::Arc;
 
@@ -21,9 +21,7 @@ fn asked(i: usize) -> Value {
 }
 
 fn choice(server: &Server, i: usize) -> Value {
-    let (status, answer) = server.post("/v1/completions", &asked(i));
-    assert_eq!(status, 200, "{answer}");
-    answer["choices"][0].clone()
+    server.answer(COMPLETIONS, &asked(i))["choices"][0].clone()
 }
 
 #[test]

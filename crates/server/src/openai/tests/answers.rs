@@ -1,12 +1,15 @@
 //! Answers in OpenAI's format, whole and streamed, as its official client parses them.
 
 use crate::openai::reply::{ChoiceDelta, Spelled, TokenLogprobs};
-use crate::openai::{AnswerForm, ApiError, ApiRequest, CallForm, Endpoint, Reply};
+use crate::openai::{AnswerForm, ApiError, ApiRequest, CallForm, Endpoint, Origin, Reply};
+use crate::prompt_report::PromptReport;
 use candecode::day20_serve::{ChoiceToken, JobError};
 use candecode::kit::{FinishReason, Token};
+use candecode_engine::Engine;
 use candecode_structured::TOO_COMPLEX;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
 /// The oracle's data: pieces, and the answers that the official client's types build from them.
 #[derive(serde::Deserialize)]
@@ -14,7 +17,6 @@ struct Golden {
     chat: bool,
     n: usize,
     prompt_tokens: Vec<usize>,
-    logprobs: bool,
     pieces: Vec<GoldenPiece>,
     events: Vec<Value>,
     whole: Value,
@@ -31,17 +33,49 @@ struct GoldenPiece {
 /// Text, bytes and logprob.
 type GoldenToken = (String, Vec<u8>, f32);
 
-fn reply(chat: bool, n: usize, prompts: &[usize], logprobs: bool, echoes: &[String]) -> Reply {
+/// Starts an answer to prompts of these lengths.
+fn reply(
+    chat: bool,
+    n: usize,
+    prompts: &[usize],
+    echoes: &[String],
+    form: &AnswerForm,
+    stream: bool,
+) -> Reply {
+    static ENGINE: LazyLock<Arc<Engine>> =
+        LazyLock::new(|| Arc::new(Engine::open("story-230k").unwrap()));
     let (endpoint, body) = match chat {
         true => (Endpoint::Chat, r#"{"messages": [{"role": "user", "content": "Hi"}]}"#),
         false => (Endpoint::Completions, r#"{"prompt": "Once"}"#),
     };
     let mut request = ApiRequest::parse(endpoint, body.as_bytes(), "story-3m").unwrap();
     request.n = n;
-    request.logprobs = logprobs.then_some(2);
+    request.fields.stream = stream;
     request.fields.stream_options.include_usage = Some(true);
-    let prompts: Vec<Vec<u32>> = prompts.iter().map(|n| vec![5; *n]).collect();
-    Reply::new(&request, &prompts, echoes, "cmpl-1".into(), 1_750_000_000, "story-3m".into())
+    let report = |len: &usize| Arc::new(PromptReport::new(vec![5; *len].into(), None));
+    let reports = prompts.iter().flat_map(|len| std::iter::repeat_n(report(len), n)).collect();
+    let origin = Origin {
+        engine: ENGINE.clone(),
+        model: "story-3m".into(),
+        fingerprint: "fp_1".into(),
+        id: "cmpl-1".into(),
+        created: 1_750_000_000,
+    };
+    Reply::new(origin, request, reports, echoes, form)
+}
+
+/// Takes what OpenAI's recorded answers don't have out of an answer.
+fn as_recorded(mut answer: Value) -> Value {
+    assert_eq!(answer.as_object_mut().unwrap().remove("system_fingerprint"), Some(json!("fp_1")));
+    if let Some(usage) = answer["usage"].as_object_mut() {
+        let details = usage.remove("prompt_tokens_details");
+        assert_eq!(details, Some(json!({"cached_tokens": 0})));
+    }
+    answer.as_object_mut().unwrap().remove("prompt_logprobs");
+    for choice in answer["choices"].as_array_mut().unwrap() {
+        choice.as_object_mut().unwrap().remove("prompt_logprobs");
+    }
+    answer
 }
 
 /// Returns the JSON of a stream's events, after checking that the stream ends correctly.
@@ -54,7 +88,7 @@ fn read(stream: &str) -> Vec<Value> {
 }
 
 fn delta(index: usize, text: &str, finish: Option<FinishReason>) -> ChoiceDelta {
-    ChoiceDelta { index, text: text.to_string(), tokens: 1, logprobs: None, finish }
+    ChoiceDelta { index, text: text.to_string(), tokens: 1, logprobs: Vec::new(), finish }
 }
 
 #[test]
@@ -64,9 +98,14 @@ fn answers_match_the_official_client() {
     let cases: Vec<Golden> = serde_json::from_value(oracle["answers"].take()).unwrap();
     assert!(cases.len() > 3);
     let spelled = |(token, bytes, p): GoldenToken| Spelled { token, bytes, logprob: Some(p) };
+    let logprobs = |(chosen, top): (GoldenToken, Vec<GoldenToken>)| TokenLogprobs {
+        chosen: spelled(chosen),
+        top: top.into_iter().map(spelled).collect(),
+    };
     for case in cases {
-        let new = || reply(case.chat, case.n, &case.prompt_tokens, case.logprobs, &[]);
-        let (mut whole, mut streamed, mut stream) = (new(), new(), String::new());
+        let form = AnswerForm::default();
+        let new = |stream| reply(case.chat, case.n, &case.prompt_tokens, &[], &form, stream);
+        let (mut whole, mut streamed, mut stream) = (new(false), new(true), String::new());
         let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
         for piece in case.pieces {
             let tokens = counts.entry(piece.index).or_default();
@@ -75,10 +114,7 @@ fn answers_match_the_official_client() {
                 index: piece.index,
                 text: piece.text,
                 tokens: *tokens,
-                logprobs: piece.logprobs.map(|(chosen, top)| TokenLogprobs {
-                    chosen: spelled(chosen),
-                    top: top.into_iter().map(spelled).collect(),
-                }),
+                logprobs: piece.logprobs.into_iter().map(logprobs).collect(),
                 finish: piece.finish.map(|word| match word.as_str() {
                     "eos" => FinishReason::Eos,
                     "stop" => FinishReason::Stop,
@@ -90,8 +126,9 @@ fn answers_match_the_official_client() {
             stream += &streamed.events(delta);
         }
         assert!(whole.is_done());
-        assert_eq!(read(&stream), case.events, "must match the events of openai's types");
-        let got: Value = serde_json::from_str(&whole.whole()).unwrap();
+        let events: Vec<Value> = read(&stream).into_iter().map(as_recorded).collect();
+        assert_eq!(events, case.events, "must match the events of openai's types");
+        let got = as_recorded(serde_json::from_str(&whole.whole()).unwrap());
         assert_eq!(got, case.whole, "must match the complete answer of openai's types");
     }
 }
@@ -99,7 +136,7 @@ fn answers_match_the_official_client() {
 #[test]
 fn an_echo_comes_before_the_first_text_of_each_choice() {
     let echoes = ["Once".to_string(), "The".to_string()];
-    let mut both = reply(false, 1, &[1, 1], false, &echoes);
+    let mut both = reply(false, 1, &[1, 1], &echoes, &AnswerForm::default(), true);
     let mut stream = both.events(delta(1, " end", None));
     stream += &both.events(delta(1, "", Some(FinishReason::Eos)));
     stream += &both.events(delta(0, " more", Some(FinishReason::Length)));
@@ -126,11 +163,11 @@ fn a_call_is_the_finish_reason_if_the_model_has_chosen_it_and_ended() {
         (CallForm::None, tagged, FinishReason::Eos, "stop"),
     ] {
         let form = AnswerForm { calls, ..AnswerForm::default() };
-        let mut whole = reply(true, 1, &[1], false, &[]).with_form(&form, true);
+        let mut whole = reply(true, 1, &[1], &[], &form, false);
         whole.take(delta(0, text, Some(finish)));
         let got: Value = serde_json::from_str(&whole.whole()).unwrap();
         assert_eq!(got["choices"][0]["finish_reason"], want, "{form:?} {text}");
-        let mut streamed = reply(true, 1, &[1], false, &[]).with_form(&form, false);
+        let mut streamed = reply(true, 1, &[1], &[], &form, true);
         let events = read(&streamed.events(delta(0, text, Some(finish))));
         let last = events.iter().rev().find(|event| event["choices"][0].is_object()).unwrap();
         assert_eq!(last["choices"][0]["finish_reason"], want, "{form:?} {text}");
@@ -139,7 +176,7 @@ fn a_call_is_the_finish_reason_if_the_model_has_chosen_it_and_ended() {
 
 #[test]
 fn json_has_no_line_separators() {
-    let mut one = reply(false, 1, &[1], false, &[]);
+    let mut one = reply(false, 1, &[1], &[], &AnswerForm::default(), true);
     let said = "a\u{2028}b\u{2029}c\u{85}d\ne";
     let stream = one.events(delta(0, said, Some(FinishReason::Length)));
     assert!(stream.contains(r"a\u2028b\u2029c\u0085d\ne"), "{stream}");
@@ -174,10 +211,10 @@ fn token_logprobs_include_bytes_and_are_finite() {
         top: vec![spelled("a", b"a", -0.25), spelled("\u{fffd}", &[0xc3], -9998.0)],
     };
     let got = ChoiceDelta::new(piece(0, f32::NEG_INFINITY), &tokenizer, true);
-    assert_eq!((got.index, got.tokens, got.logprobs), (2, 5, Some(logprobs)));
+    assert_eq!((got.index, got.tokens, got.logprobs), (2, 5, vec![logprobs]));
     // `text` comes from the token, which waits for whole characters. The id alone is half an é.
     let silent = ChoiceDelta::new(piece(128, -0.5), &tokenizer, false);
-    assert_eq!((silent.text.as_str(), silent.logprobs), ("é", None));
+    assert_eq!((silent.text.as_str(), silent.logprobs), ("é", Vec::new()));
 }
 
 #[test]
