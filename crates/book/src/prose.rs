@@ -199,7 +199,9 @@ impl Chapter {
         let before = text[..at].chars().next_back().unwrap_or('\n');
         let after = text[at + length + 1..].chars().next().unwrap_or('\n');
         if latex.is_empty() {
-            return problem("write a displayed formula as a block of ```math, and \\$ for a dollar");
+            return problem(
+                "write a displayed formula as a block of ```math, and \\$ for a dollar",
+            );
         } else if latex.contains('\n') {
             return problem("GitHub wants a formula on one line: break the line before it");
         } else if latex.starts_with(' ') || latex.ends_with(' ') {
