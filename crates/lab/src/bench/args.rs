@@ -9,20 +9,14 @@ use std::path::PathBuf;
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 pub struct Args {
     /// A day that has a benchmark, such as day10 (default: all of them except day19), or one of
-    /// these. paged: attention over blocks of a cache; engine: the whole engine; machine: this
-    /// machine; roofline: day 16's predictions for it; day19: the effect of quantized weights on
-    /// predictions; quality: the same with the fast kernels, and with --python in llama.cpp; serve:
-    /// the server under load
+    /// these. engine: the whole engine; machine: this machine; roofline: day 16's predictions for
+    /// it; day19: the effect of quantized weights on predictions; serve: the server under load
     pub what: Option<String>,
-    /// Number of rounds of a day, paged or engine; the fastest one counts (for engine, the
-    /// median). 0: only what can be counted [default: 3]
+    /// Number of rounds of a day or engine; the fastest one counts (for engine, the median).
+    /// 0: only what can be counted [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=20))]
     pub rounds: Option<u8>,
-    /// Only this measurement of a day or paged; prints nanoseconds
-    #[arg(long, value_name = "NAME")]
-    pub only: Option<String>,
-    /// The model for engine, day19, quality and serve [default: story-3m]; for roofline, an
-    /// additional model besides story-3m and random-135m
+    /// The model for engine, day19 and serve [default: story-3m]
     #[arg(long)]
     pub model: Option<String>,
     /// Also measure candle-transformers, transformers and llama.cpp, if they're installed
@@ -46,18 +40,11 @@ pub struct Args {
     /// arrive every few seconds while 8 clients read
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
     pub max_num_batched_tokens: Vec<usize>,
-    /// Number of tokens that `bench quality` reads
-    #[arg(long, value_name = "N", default_value_t = 2000)]
-    #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(2..))]
-    pub tokens: usize,
-    /// Your own text for `bench quality`, read in one pass
-    #[arg(long, value_name = "FILE")]
-    pub text: Option<PathBuf>,
     /// Device for engine and serve: cpu, metal or cuda
     #[arg(long, default_value = candecode::kit::device::DEFAULT)]
     pub device: String,
     /// Write the plots to this folder instead of target/bench
-    #[arg(long, value_name = "FOLDER", conflicts_with = "only")]
+    #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
     /// The tokens per second that you expect of random-135m, for day16
     #[arg(long, value_name = "N")]
@@ -72,12 +59,6 @@ pub struct Args {
     /// Only times, without the counts before them
     #[arg(long)]
     pub no_counts: bool,
-    /// Write the times to this file instead of a report
-    #[arg(long, hide = true)]
-    pub times: Option<PathBuf>,
-    /// Draw the times in this file, the reference's, beside the measured ones
-    #[arg(long, hide = true)]
-    pub beside: Option<PathBuf>,
     /// One run of the engine in this process, as JSON
     #[arg(long, hide = true)]
     pub job: Option<String>,

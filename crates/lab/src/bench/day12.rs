@@ -2,20 +2,16 @@
 //! number of rows. The rows have equal or very different lengths.
 
 use crate::plot::{Axis, Plot};
-use crate::shared::{batch_cache, counted, model, random, request, tokenizer};
+use crate::shared::{batch_cache, counted, model, request, tokenizer};
 use crate::tally::Tally;
 use crate::times::Times;
 use anyhow::Result;
 use candecode::day12_batching::generate_batch;
-use candecode::kit::{Model, Weight};
-use candecode_engine::operations::{self, Kernels};
-use candle_core::Device;
+use candecode::kit::Model;
 use std::path::Path;
 
 /// Numbers of rows in a batch.
 const SIZES: [usize; 6] = [1, 2, 4, 8, 16, 32];
-/// Numbers of rows in a single matrix product.
-const ROWS: [usize; 5] = [1, 2, 4, 8, 32];
 
 /// Returns prompts of 9 tokens each, or of 1 to 17 (9 on average).
 fn prompts(rows: usize, ragged: bool) -> Vec<Vec<u32>> {
@@ -59,16 +55,6 @@ pub fn measure(times: &mut Times) -> Result<()> {
             })?;
         }
     }
-    // One matrix product, from 576 to 1536 as in SmolLM2-135M's MLP, with candle's operations and
-    // with the fast kernel.
-    let weight = Weight::new(random(&[1536, 576])?)?;
-    for rows in ROWS {
-        let x = random(&[rows, 576])?;
-        for kernels in [Kernels::Plain, Kernels::Fast] {
-            let ops = operations::choose(Some(kernels), &Device::Cpu);
-            times.measure(&format!("{kernels}_{rows}"), || ops.linear(&x, &[&weight]))?;
-        }
-    }
     Ok(())
 }
 
@@ -83,12 +69,6 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
     for ((rows, even), (_, ragged)) in even.iter().zip(&ragged) {
         println!("{rows:2} rows: {even:5.2} times the tokens per second, ragged {ragged:5.2}");
     }
-    for kernels in ["plain", "fast"] {
-        let line = times.line(kernels, &ROWS)?;
-        let micros: Vec<String> =
-            line.iter().map(|(_, time)| format!("{:.0}", time * 1e6)).collect();
-        println!("product with 1, 2, 4, 8 and 32 rows, {kernels}, in µs: {}", micros.join(" "));
-    }
     let ticks = SIZES.map(|rows| rows as f64);
     let mut plot = Plot::new(
         "Tokens per second over all rows against the number of rows, on logarithmic axes, with \
@@ -98,26 +78,9 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
     );
     plot.line("known", &[(1.0, 1.0), (32.0, 32.0)]);
     plot.words("right", (16.0, 16.0), (-14.0, 0.0), "ideal: proportional to rows");
-    if let Some(unit) = times.beside("even_1") {
-        let line = times.beside_line("even", &SIZES, 1.0);
-        let gains = line.into_iter().map(|(rows, time)| (rows, rows * unit / time));
-        plot.beside(&gains.collect::<Vec<_>>());
-    }
     plot.series("kept", &even);
     plot.words("", even[1], (0.0, 16.0), &format!("2 rows: {:.1}", even[1].1));
     let last = even[SIZES.len() - 1];
     plot.words("right", last, (-4.0, -16.0), &format!("32 rows: {:.1}", last.1));
     plot.save(folder, "day12_throughput.svg")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn smaller_batches_take_more_passes() {
-        let model = model("story-230k").unwrap();
-        let passes = |rows| cost(&*model, rows).unwrap()[0];
-        assert_eq!([8, 4, 1].map(passes), [32, 64, 256]);
-    }
 }

@@ -2,7 +2,6 @@
 //! against the context length, for a single new token and for a whole prompt. Compares plain tensor
 //! operations (day 4), tiles (day 18), and the fast kernel.
 
-use crate::plot::{Axis, Plot};
 use crate::shared::random;
 use crate::times::Times;
 use anyhow::Result;
@@ -41,7 +40,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
     Ok(())
 }
 
-pub fn report(times: &Times, folder: &Path) -> Result<()> {
+pub fn report(times: &Times, _: &Path) -> Result<()> {
     println!("a new token, in µs: plain, tiled, fast kernel");
     for all in CONTEXTS {
         let micros = |kind| anyhow::Ok(1e6 * times.of(&format!("decode_{kind}_{all}"))?);
@@ -63,28 +62,5 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
         let [plain, tiled, kit] = [&plain, &tiled, &kit].map(|line| line[i].1);
         println!("{new:6} tokens: {plain:8.1} {tiled:8.1} {kit:8.1}; {scores}, {tiles}");
     }
-    let mut plot = Plot::new(
-        "Time for one layer's attention against the length of the prompt, on logarithmic axes: \
-         with plain tensor operations, in tiles, and with the fast kernel. All grow with the \
-         square of the length. For long prompts, plain operations are slowest.",
-        Axis::log("tokens in the prompt", (64.0, 8192.0), &[64.0, 256.0, 1024.0, 4096.0]),
-        Axis::log(
-            "milliseconds for the attention of one layer",
-            (0.01, 10_000.0),
-            &[0.01, 1.0, 100.0, 10_000.0],
-        )
-        .with_labels(&["0.01", "1", "100", "10,000"]),
-    );
-    plot.beside(&times.beside_line("prefill_tiled", &PROMPTS, 1e-3));
-    // The first two can be close together.
-    for (role, line, name, below) in [
-        ("dropped", &plain, "plain", -8.0),
-        ("kept", &tiled, "tiles", 8.0),
-        ("known", &kit, "fast", 0.0),
-    ] {
-        plot.series(role, line);
-        let last = line[line.len() - 1];
-        plot.words("left", last, (10.0, below), &format!("{name}: {:.0} ms", last.1));
-    }
-    plot.save(folder, "day18_prefill.svg")
+    Ok(())
 }

@@ -25,22 +25,13 @@ const NEW: usize = 64;
 /// Positions before the tree in a timed pass.
 const PAST: usize = 32;
 
-/// The drafters, each with the shapes of its trees.
-const ROWS: [Row; 2] = [
-    ("medusa", &[&[1, 1, 1, 1], &[2, 1], &[2, 1, 1, 1], &[3, 2, 1, 1], &[4, 3, 2, 1]]),
-    ("story-230k", &[&[1, 1, 1, 1], &[2, 1], &[2, 1, 1, 1], &[3, 2, 1, 1]]),
-];
+/// The shapes of the trees.
+const SHAPES: [&[usize]; 3] = [&[1, 1, 1, 1], &[2, 1], &[3, 2, 1, 1]];
 
-/// A drafter, and the shapes of its trees.
-type Row = (&'static str, &'static [&'static [usize]]);
-
-/// Returns the rows whose drafter is written: the model's is optional.
-fn rows(models: &Models) -> Result<Vec<Row>> {
-    let mut rows = ROWS.to_vec();
-    if if_written(|| models.decode("story-230k", &[1]))?.is_none() {
-        rows.pop();
-    }
-    Ok(rows)
+/// Returns the drafters that are written: the model's is optional.
+fn drafters(models: &Models) -> Result<Vec<&'static str>> {
+    let by_model = if_written(|| models.decode("story-230k", &[1]))?;
+    Ok(["medusa"].into_iter().chain(by_model.map(|_| "story-230k")).collect())
 }
 
 /// Formats a shape for `--draft-tree`, such as `2x1`.
@@ -152,9 +143,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
     let before = text(target, PROMPT, PAST)?;
     let mut cache = TreeCache::new(target.config().num_hidden_layers);
     target.forward(&Step::new(target, &before, 0)?, &mut cache)?;
-    let rows = rows(&models)?;
-    let shapes = rows.iter().flat_map(|(_, shapes)| shapes.iter().copied());
-    for shape in shapes.chain([&[][..]]) {
+    for shape in SHAPES.into_iter().chain([&[][..]]) {
         let tree = full(shape);
         times.measure(&format!("pass_{}", tree.num_nodes()), || -> Result<_> {
             cache.layers.truncate(PAST)?;
@@ -165,8 +154,8 @@ pub fn measure(times: &mut Times) -> Result<()> {
     }
     let prompt = tokenizer.encode(PROMPT)?;
     times.measure("plain", || text_of(target, &tokenizer, request(target, &prompt, NEW)))?;
-    for (name, shapes) in &rows {
-        for shape in *shapes {
+    for name in drafters(&models)? {
+        for shape in SHAPES {
             let row = format!("{name}_{}", named(shape));
             times.several([&format!("whole_{row}"), &format!("draft_{row}")], || {
                 let begun = Instant::now();
@@ -191,8 +180,8 @@ pub fn report(times: &Times, _: &Path) -> Result<()> {
         "{:<12}{:<10}{:>4}{:>7}{:>7}{:>7}{:>9}{:>7}",
         "drafter", "shape", "n", "c", "d", "t", "formula", "clock"
     );
-    for (name, shapes) in rows(&models)? {
-        for shape in shapes {
+    for name in drafters(&models)? {
+        for shape in SHAPES {
             let row = format!("{name}_{}", named(shape));
             let n = 1 + tree_size(shape);
             let c = times.of(&format!("pass_{n}"))? / pass;

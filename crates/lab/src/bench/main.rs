@@ -1,6 +1,5 @@
 //! Counts and measures what the days gain, the reader's or the reference's; measures the whole
-//! engine, its quality, this machine, and the server under load. `cargo xtask bench` runs this
-//! program.
+//! engine, this machine, and the server under load. `cargo xtask bench` runs this program.
 
 mod args;
 mod day00;
@@ -29,10 +28,8 @@ mod day22;
 mod day23;
 mod day24;
 mod engine;
-mod paged;
 mod plot;
 mod probe;
-mod quality;
 mod roofline;
 mod serve;
 mod shared;
@@ -59,7 +56,7 @@ type Measure = fn(&mut Times) -> Result<()>;
 /// Prints the times, and writes plots to a folder.
 type Report = fn(&Times, &Path) -> Result<()>;
 
-/// What can be counted and measured of a day, or of a part of the engine.
+/// What can be counted and measured of a day.
 struct Bench {
     name: &'static str,
     /// The counts are the same on every machine.
@@ -79,7 +76,7 @@ const fn both(name: &'static str, count: Count, measure: Measure, report: Report
     Bench { name, count: Some(count), times: Some((measure, report)) }
 }
 
-const IN_ROUNDS: [Bench; 24] = [
+const IN_ROUNDS: [Bench; 23] = [
     both("day0", day00::count, day00::measure, day00::report),
     both("day1", day01::count, day01::measure, day01::report),
     both("day2", day02::count, day02::measure, day02::report),
@@ -103,19 +100,17 @@ const IN_ROUNDS: [Bench; 24] = [
     both("day22", day22::count, day22::measure, day22::report),
     both("day23", day23::count, day23::measure, day23::report),
     both("day24", day24::count, day24::measure, day24::report),
-    timed("paged", paged::measure, paged::report),
 ];
 
 /// A measurement that takes care of everything itself.
 type Whole = (&'static str, fn(&Args) -> Result<()>);
 
-const WHOLE: [Whole; 7] = [
+const WHOLE: [Whole; 6] = [
     ("day16", day16::measure),
     ("day19", day19::measure),
     ("engine", engine::measure),
     ("machine", roofline::machine_alone),
     ("roofline", roofline::measure),
-    ("quality", quality::measure),
     ("serve", serve::measure),
 ];
 
@@ -162,8 +157,8 @@ fn run(args: &Args) -> Result<()> {
         ready();
         return measure(args);
     }
-    let asked = |name: &str| what.map_or(name.starts_with("day"), |what| what == name);
-    let benches: Vec<&Bench> = IN_ROUNDS.iter().filter(|bench| asked(bench.name)).collect();
+    let asked = |bench: &&Bench| what.is_none_or(|what| what == bench.name);
+    let benches: Vec<&Bench> = IN_ROUNDS.iter().filter(asked).collect();
     if benches.is_empty() {
         let names = IN_ROUNDS.iter().map(|bench| bench.name);
         let names = names.chain(WHOLE.iter().map(|whole| whole.0)).collect::<Vec<_>>().join(", ");
@@ -183,8 +178,7 @@ fn ready() {
 
 /// Counts, then measures in rounds, then reports the times.
 fn in_rounds(args: &Args, bench: &Bench) -> Result<()> {
-    let asked_for_counts = args.only.is_none() && args.times.is_none() && !args.no_counts;
-    if let Some(count) = bench.count.filter(|_| asked_for_counts) {
+    if let Some(count) = bench.count.filter(|_| !args.no_counts) {
         let mut tally = Tally::default();
         count(&mut tally)?;
         tally.print(bench.name.trim_start_matches("day").parse().unwrap_or_default());
@@ -193,22 +187,12 @@ fn in_rounds(args: &Args, bench: &Bench) -> Result<()> {
         return Ok(());
     };
     ready();
-    let mut times = Times::new(args.only.clone());
+    let mut times = Times::default();
     for round in 1..=args.rounds() {
         eprintln!("round {round} of {}", args.rounds());
         measure(&mut times)?;
     }
-    if let Some(file) = &args.times {
-        return times.save(file);
-    }
-    if let Some(file) = &args.beside {
-        times.put_beside(file)?;
-    }
-    match &args.only {
-        Some(name) => println!("{:.0}", times.of(name)? * 1e9),
-        None => report(&times, &results(args)?)?,
-    }
-    Ok(())
+    report(&times, &results(args)?)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The roofline of this machine, and day 16's predictions for a model next to measurements.
 //!
-//! `cargo xtask bench roofline [--model NAME]`. Memory bandwidth and peak operations are probed
+//! Memory bandwidth and peak operations are probed
 //! before and after each model. If the two probes differ by more than a tenth, something else was
 //! running, and the model is measured again.
 
@@ -15,7 +15,6 @@ use candecode::day16_cost_of_a_token::{
 };
 use candecode::kit::{Batch, Cache, Logits, Model, Step};
 use candecode_engine::kernels;
-use candecode_formats::hub;
 use candle_core::DType;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,16 +41,11 @@ struct Measured {
 
 /// Measures the roof and each model's passes, and prints predictions next to the measurements.
 pub fn measure(args: &Args) -> Result<()> {
-    let mut names = vec!["story-3m".to_string(), DRAWN.to_string()];
-    names.extend(match &args.model {
-        Some(name) => Some(name.clone()).filter(|name| !names.contains(name)),
-        None => Some("smollm2-135m".to_string()).filter(|name| hub::locate(name, None).is_ok()),
-    });
     machine_alone(args)?;
-    for name in names {
-        let model = model(&name)?;
+    for name in ["story-3m", DRAWN] {
+        let model = model(name)?;
         let (machine, measured) = steady(&*model)?;
-        show(&name, &*model, &machine, &measured);
+        show(name, &*model, &machine, &measured);
         if name == DRAWN {
             draw(&*model, &machine, &measured, &results(args)?)?;
         }

@@ -1,6 +1,6 @@
 //! The flags of `cargo xtask compare`.
 
-use clap::{value_parser, Args, ValueEnum};
+use clap::{value_parser, Args};
 use std::path::PathBuf;
 
 /// The flags of `compare`.
@@ -28,17 +28,8 @@ pub struct Compare {
     #[arg(long)]
     pub(crate) temperature: Option<f64>,
     /// Same as in `run`
-    #[arg(long, requires = "temperature")]
-    pub(crate) top_k: Option<usize>,
-    /// Same as in `run`
-    #[arg(long, requires = "temperature")]
-    pub(crate) top_p: Option<f64>,
-    /// Same as in `run`
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Another engine, as the first row
-    #[arg(long, value_enum)]
-    pub(crate) peer: Option<Peer>,
     /// A server that speaks OpenAI's protocol, as the last row: http://127.0.0.1:8000 (put its key
     /// in OPENAI_API_KEY)
     #[arg(long, value_name = "URL")]
@@ -46,30 +37,12 @@ pub struct Compare {
     /// The model's name on the server [default: the server's only model]
     #[arg(long, value_name = "NAME", requires = "endpoint")]
     pub(crate) endpoint_model: Option<String>,
-    /// A Python with torch and transformers
-    #[arg(long, default_value = "python3", requires = "peer")]
-    pub(crate) python: PathBuf,
-    /// Compare caches instead of loops: each loop that supports pages runs without and with them
-    #[arg(long, value_enum, value_name = "KIND", conflicts_with = "methods")]
-    pub(crate) cache: Option<Paged>,
-    /// Same as in `run`
-    #[arg(long, value_name = "N", requires = "cache")]
-    pub(crate) block_size: Option<usize>,
-    /// Same as in `run`
-    #[arg(
-        long = "num-gpu-blocks-override",
-        alias = "num-blocks",
-        value_name = "N",
-        requires = "cache"
-    )]
-    pub(crate) num_blocks: Option<usize>,
-    /// How many times to run each row, alternating with the others; times are medians [default: 3;
-    /// with --methods 1]
-    #[arg(long, value_parser = value_parser!(u8).range(1..))]
-    pub(crate) rounds: Option<u8>,
+    /// How many times to run each row, alternating with the others; times are medians
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u8).range(1..))]
+    pub(crate) rounds: u8,
     /// Compare the texts of the decoding methods: greedy, sampling, penalties, beams, drafts, guard
     /// rails
-    #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "peer", "endpoint"])]
+    #[arg(long, conflicts_with_all = ["temperature", "rounds", "endpoint"])]
     pub(crate) methods: bool,
     /// cpu, metal or cuda
     #[arg(long, default_value = xtask::host::DEFAULT_DEVICE)]
@@ -97,27 +70,11 @@ impl Compare {
         for (flag, value) in [
             ("--temperature", self.temperature.map(|value| value.to_string())),
             ("--seed", seed.map(|value| value.to_string())),
-            ("--top-k", self.top_k.map(|value| value.to_string())),
-            ("--top-p", self.top_p.map(|value| value.to_string())),
         ] {
             flags.extend(value.into_iter().flat_map(|value| [flag.to_string(), value]));
         }
         flags
     }
-}
-
-/// An engine to compare with.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Peer {
-    /// `AutoModelForCausalLM.generate`
-    Transformers,
-}
-
-/// A cache to compare with the growing one.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Paged {
-    /// Day 21's blocks
-    Paged,
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 
 use super::args::Compare;
 use super::texts::{texts, two_columns, Drafts, Text};
-use anyhow::{ensure, Context, Result};
-use candecode_course::Repo;
+use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use xtask::term::{paint, Color};
@@ -14,13 +13,12 @@ use xtask::{host, say};
 struct Row {
     name: String,
     source: Source,
-    /// True if sampling draws different random numbers from the first row's.
+    /// True if sampling draws other random numbers than the first row: drafts need some, too.
     own_draws: bool,
 }
 
 /// The source of a row's texts.
 enum Source {
-    Transformers,
     Server(String),
     /// The course's engine, with these flags.
     Engine(Vec<String>),
@@ -32,8 +30,8 @@ const UNHEARD: &str = "xylophonist";
 /// Runs all rows and prints the table. The exit code is 1 if texts that must be equal differ.
 ///
 /// # Errors
-/// If the engine refuses a flag, or the peer or the server fails.
-pub(super) fn run(repo: &Repo, program: &Path, args: &Compare) -> Result<ExitCode> {
+/// If the engine refuses a flag, or the server fails.
+pub(super) fn run(program: &Path, args: &Compare) -> Result<ExitCode> {
     let mut prompts = args.prompt.clone();
     if prompts.is_empty() {
         prompts =
@@ -41,9 +39,9 @@ pub(super) fn run(repo: &Repo, program: &Path, args: &Compare) -> Result<ExitCod
     }
     let rows = rows(args, prompts.len());
     let mut rounds: Vec<Vec<Vec<Text>>> = rows.iter().map(|_| vec![]).collect();
-    for _ in 0..args.rounds.unwrap_or(3) {
+    for _ in 0..args.rounds {
         for (row, rounds) in rows.iter().zip(&mut rounds) {
-            let command = command(repo, program, args, &row.source)?;
+            let command = command(program, args, &row.source);
             rounds.push(texts(command, &prompts).with_context(|| row.name.clone())?);
         }
     }
@@ -52,86 +50,43 @@ pub(super) fn run(repo: &Repo, program: &Path, args: &Compare) -> Result<ExitCod
 
 /// Returns the rows, in the order of the table.
 fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
-    // In a comparison with transformers, which runs the prompts in one batch, our engine draws
-    // from torch's stream. It serves the whole batch, so a sequence that runs alone draws other
-    // numbers.
-    let torch = args.peer.is_some();
-    let rng = if torch { "torch" } else { "chacha" };
-    let alone = torch && prompts > 1;
-    let engine = |name: &str, flags: &[&str], rng: &str, own_draws: bool| {
-        let mut flags: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
-        if args.samples() {
-            flags.extend(["--rng".to_string(), rng.to_string()]);
-        }
-        let own_draws = own_draws && args.samples();
-        Row { name: name.to_string(), source: Source::Engine(flags), own_draws }
+    let mut rows = Vec::new();
+    let mut add = |name: &str, flags: &[&str], drafts: bool| {
+        let flags = flags.iter().map(|flag| flag.to_string()).collect();
+        let own_draws = drafts && args.samples();
+        rows.push(Row { name: name.to_string(), source: Source::Engine(flags), own_draws });
     };
-    let other = |name: &str, source| Row { name: name.to_string(), source, own_draws: false };
-    let mut rows: Vec<Row> =
-        args.peer.iter().map(|_| other("transformers", Source::Transformers)).collect();
-    let server = args.endpoint.iter().map(|url| other("the server", Source::Server(url.clone())));
-    let k = args.num_draft_tokens.to_string();
-    if args.cache.is_some() {
-        let mut pages = ["--cache", "paged"].map(String::from).to_vec();
-        for (flag, value) in
-            [("--block-size", args.block_size), ("--num-gpu-blocks-override", args.num_blocks)]
-        {
-            pages.extend(value.into_iter().flat_map(|value| [flag.into(), value.to_string()]));
-        }
-        let mut pair = |name: &str, flags: &[&str], paged: &[&str], rng: &str, own_draws: bool| {
-            rows.push(engine(name, flags, rng, own_draws));
-            let paged: Vec<&str> =
-                paged.iter().copied().chain(pages.iter().map(String::as_str)).collect();
-            rows.push(engine("  in pages", &paged, rng, own_draws));
-        };
-        let day10 = ["--loop", "day10"];
-        pair("KV cache", &day10, &day10, rng, alone);
-        if prompts > 1 {
-            let name = format!("batch of {prompts}");
-            pair(&name, &["--loop", "day12"], &["--loop", "day21"], rng, false);
-        }
-        if let Some(draft) = args.draft() {
-            let name = format!("drafts by {}", draft.rsplit('/').next().unwrap_or(draft));
-            let flags = ["--draft-model", draft, "--num-draft-tokens", &k];
-            pair(&name, &flags, &flags, "chacha", true);
-        }
-        rows.extend(server);
-        return rows;
-    }
-    rows.push(engine("no cache", &["--loop", "day7", "--no-cache"], rng, alone));
-    rows.push(engine("KV cache", &["--loop", "day10"], rng, alone));
-    rows.push(engine("static KV cache", &["--loop", "day10", "--cache", "static"], rng, alone));
+    add("no cache", &["--loop", "day7", "--no-cache"], false);
+    add("KV cache", &["--loop", "day10"], false);
+    add("static KV cache", &["--loop", "day10", "--cache", "static"], false);
     if prompts > 1 {
-        rows.push(engine(&format!("batch of {prompts}"), &["--loop", "day12"], rng, false));
+        add(&format!("batch of {prompts}"), &["--loop", "day12"], false);
     }
-    rows.push(engine("scheduled", &["--loop", "day15"], "chacha", torch));
+    add("scheduled", &["--loop", "day15"], false);
+    let k = args.num_draft_tokens.to_string();
     if let Some(draft) = args.draft() {
         let name = format!("drafts by {}", draft.rsplit('/').next().unwrap_or(draft));
-        let flags = ["--draft-model", draft, "--num-draft-tokens", &k];
-        rows.push(engine(&name, &flags, "chacha", true));
+        add(&name, &["--draft-model", draft, "--num-draft-tokens", &k], true);
         let flags = ["--draft-model", draft, "--draft-tree", "3x2x1x1"];
-        rows.push(engine("the same in trees", &flags, "chacha", true));
+        add("the same in trees", &flags, true);
     }
-    let flags = ["--draft-ngram", "2", "--num-draft-tokens", &k];
-    rows.push(engine("drafts by n-grams", &flags, "chacha", true));
+    add("drafts by n-grams", &["--draft-ngram", "2", "--num-draft-tokens", &k], true);
     if args.model == "story-3m" {
-        rows.push(engine(
-            "Medusa, a chain",
-            &["--medusa", "--draft-tree", "1x1x1x1"],
-            "chacha",
-            true,
-        ));
-        rows.push(engine("Medusa, in trees", &["--medusa"], "chacha", true));
+        add("Medusa, a chain", &["--medusa", "--draft-tree", "1x1x1x1"], true);
+        add("Medusa, in trees", &["--medusa"], true);
     }
     let word = args.block.as_deref().unwrap_or(UNHEARD);
-    let name = format!("guarded: no {word}");
-    rows.push(engine(&name, &["--loop", "day10", "--block", word], rng, alone));
-    rows.extend(server);
+    add(&format!("guarded: no {word}"), &["--loop", "day10", "--block", word], false);
+    rows.extend(args.endpoint.iter().map(|url| Row {
+        name: "the server".to_string(),
+        source: Source::Server(url.clone()),
+        own_draws: false,
+    }));
     rows
 }
 
 /// Returns the command that generates a row's texts, without the prompts.
-fn command(repo: &Repo, program: &Path, args: &Compare, source: &Source) -> Result<Command> {
+fn command(program: &Path, args: &Compare, source: &Source) -> Command {
     let mut command = Command::new(program);
     match source {
         Source::Engine(flags) => {
@@ -142,17 +97,10 @@ fn command(repo: &Repo, program: &Path, args: &Compare, source: &Source) -> Resu
             command.args(["--format", "json", "--endpoint", url]);
             command.args(args.endpoint_model.iter().flat_map(|name| ["--model", name]));
         }
-        Source::Transformers => {
-            let found = command.args(["--model", &args.model, "--where"]).output()?;
-            ensure!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr).trim());
-            command = Command::new(&args.python);
-            command.arg(repo.root.join("crates/lab/peers/transformers_generate.py"));
-            command.arg(String::from_utf8_lossy(&found.stdout).trim_end());
-        }
     }
     command.args(args.sampling());
     host::set_threads(&mut command);
-    Ok(command)
+    command
 }
 
 /// Prints the table. The exit code is 1 if texts that must be equal differ.
@@ -193,14 +141,9 @@ fn table(rows: &[Row], rounds: &[Vec<Vec<Text>>], prompts: &[String], args: &Com
         say!("Sampled at temperature {temperature}, seed {}.", args.seed);
     }
     say!("On {}.", args.device);
-    // The first row's texts, and next to a peer's those of ours that have the same draws.
-    let ours = rows.iter().rposition(|row| row.name.starts_with("batch of"));
-    let ours = ours.or(rows.iter().position(|row| row.name == "KV cache"));
-    for at in [Some(0), ours.filter(|_| args.peer.is_some())].into_iter().flatten() {
-        say!("\n{}", paint(Color::Bold, &format!("{:<26}{}", "prompt", rows[at].name)));
-        for (prompt, text) in prompts.iter().zip(&rounds[at][0]) {
-            say!("{}", two_columns(prompt, &text.text));
-        }
+    say!("\n{}", paint(Color::Bold, &format!("{:<26}{}", "prompt", rows[0].name)));
+    for (prompt, text) in prompts.iter().zip(first) {
+        say!("{}", two_columns(prompt, &text.text));
     }
     ExitCode::from(u8::from(!all_equal))
 }
@@ -217,9 +160,8 @@ fn against(rows: &[Row], rounds: &[Vec<Vec<Text>>]) -> Option<f64> {
 fn median(row: &Row, rounds: &[Vec<Text>]) -> f64 {
     let shared = match &row.source {
         Source::Engine(flags) => {
-            flags.iter().any(|flag| ["day12", "day15", "day21"].contains(&flag.as_str()))
+            flags.iter().any(|flag| ["day12", "day15"].contains(&flag.as_str()))
         }
-        Source::Transformers => true,
         Source::Server(_) => false,
     };
     let seconds = |texts: &Vec<Text>| {
@@ -283,7 +225,7 @@ mod tests {
 
     #[test]
     fn every_row_passes_each_flag_once() {
-        let typed = ["compare", "--temperature", "0.8", "--top-k", "9", "--device", "cpu"];
+        let typed = ["compare", "--temperature", "0.8", "--device", "cpu"];
         let args = Cli::parse_from(typed).args;
         for row in rows(&args, 2) {
             let Source::Engine(flags) = &row.source else { continue };
@@ -294,26 +236,7 @@ mod tests {
             flags.dedup();
             assert_eq!(flags.len(), all, "{}: {flags:?}", row.name);
         }
-        assert!(Cli::try_parse_from(["compare", "--top-k", "9"]).is_err());
         assert!(Cli::try_parse_from(["compare", "--rounds", "0"]).is_err());
-    }
-
-    #[test]
-    fn with_a_paged_cache_every_loop_runs_twice() {
-        let typed = ["compare", "--cache", "paged", "--block-size", "4", "--num-blocks", "30"];
-        let args = Cli::parse_from(typed).args;
-        let rows = rows(&args, 2);
-        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
-        let pages = "  in pages";
-        let drafts = "drafts by story-230k";
-        assert_eq!(names, ["KV cache", pages, "batch of 2", pages, drafts, pages]);
-        for row in &rows {
-            let Source::Engine(flags) = &row.source else { panic!("not an engine: {}", row.name) };
-            let asked = "--cache paged --block-size 4 --num-gpu-blocks-override 30";
-            assert_eq!(flags.join(" ").contains(asked), row.name == pages, "{flags:?}");
-        }
-        assert!(Cli::try_parse_from(["compare", "--block-size", "4"]).is_err());
-        assert!(Cli::try_parse_from(["compare", "--cache", "paged", "--methods"]).is_err());
     }
 
     #[test]
@@ -350,18 +273,5 @@ mod tests {
         assert_eq!(against(&rows, &both), Some(3.0));
         assert_eq!(median(&engine("day12"), &rounds), 3.0);
         assert_eq!(median(&engine("day10"), &rounds), 6.0);
-        assert_eq!(median(&row(Source::Transformers), &rounds), 3.0);
-    }
-
-    #[test]
-    fn a_sampled_batch_draws_what_transformers_draws_and_a_prompt_alone_does_too() {
-        let typed = ["compare", "--temperature", "1", "--peer", "transformers"];
-        let args = Cli::parse_from(typed).args;
-        let equal = |prompts: usize| -> Vec<String> {
-            let rows = rows(&args, prompts).into_iter().filter(|row| !row.own_draws);
-            rows.map(|row| row.name).collect()
-        };
-        assert_eq!(equal(2), ["transformers", "batch of 2"]);
-        assert!(equal(1).contains(&"KV cache".to_string()), "{:?}", equal(1));
     }
 }

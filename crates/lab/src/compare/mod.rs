@@ -19,13 +19,13 @@ use xtask::{host, note};
 /// equal differ.
 ///
 /// # Errors
-/// If the reference can't be built or refuses a flag, or the peer or the server fails.
+/// If the reference can't be built or refuses a flag, or the server fails.
 pub fn run(repo: &Repo, args: &Compare) -> Result<ExitCode> {
     let Some(program) = program(repo, args)? else { return Ok(ExitCode::FAILURE) };
     if args.methods {
         methods::run(&program, args)
     } else {
-        loops::run(repo, &program, args)
+        loops::run(&program, args)
     }
 }
 

@@ -1,12 +1,12 @@
 //! The texts that `cargo xtask compare` compares, as a program prints them.
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use candecode_course::usage;
 use serde::Deserialize;
 use std::process::{Command, Stdio};
 use xtask::term::wrap;
 
-/// A text, as printed by the engine, a server or the peer: one line of JSON.
+/// A text, as printed by the engine: one line of JSON.
 #[derive(Deserialize)]
 pub(crate) struct Text {
     pub(crate) new_ids: Vec<u64>,
@@ -50,13 +50,6 @@ pub(crate) fn texts(mut command: Command, prompts: &[String]) -> Result<Vec<Text
         return lines.lines().map(|line| serde_json::from_str(line).context("not JSON")).collect();
     }
     let error = String::from_utf8_lossy(&out.stderr);
-    if error.contains("ModuleNotFoundError") {
-        bail!(
-            "{program} lacks torch or transformers. In the repository:\n  python3 -m venv .venv\n  \
-             .venv/bin/pip install -r tests/frame/requirements.txt\n(a few gigabytes), then use \
-             --python .venv/bin/python"
-        );
-    }
     // Notes come first.
     let at = error.rfind("\nerror: ").map_or(0, |at| at + 1);
     let message = error[at..].trim().trim_start_matches("error: ").to_string();

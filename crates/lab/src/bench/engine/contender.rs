@@ -116,7 +116,7 @@ fn quantized_files(script: &[String], job: &Job) -> Vec<(&'static str, String)> 
 }
 
 /// Quantizes a model with llama.cpp. Returns the path of the file.
-pub fn quantized_file(script: &[String], model: &Path, kind: &str) -> Result<String> {
+fn quantized_file(script: &[String], model: &Path, kind: &str) -> Result<String> {
     let mut command = Command::new(&script[0]);
     let out = command.args(&script[1..]).arg(model).arg(kind).output();
     let out = out.with_context(|| format!("couldn't start {}", script[0]))?;

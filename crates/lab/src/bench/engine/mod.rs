@@ -15,7 +15,6 @@ use crate::shared::{best, locate, results};
 use anyhow::Result;
 use candecode_engine::kernels;
 use candecode_formats::read_config;
-pub use contender::quantized_file;
 use contender::{line, Contender};
 pub use ours::play;
 use ours::{Drafted, Job, Run, What};
