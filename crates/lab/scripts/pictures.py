@@ -67,7 +67,7 @@ def main():
         page.write_text(PAGE % as_html(shown))
         to = ROOT / "book/src/images/check.png"
         subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--screenshot={to}", "--hide-scrollbars",
-                        f"--window-size=940,{height}", "--force-device-scale-factor=1.5", page.as_uri()], check=True, capture_output=True)
+                        f"--window-size=970,{height}", "--force-device-scale-factor=1.5", page.as_uri()], check=True, capture_output=True)
     print(said)
 
 

@@ -72,6 +72,7 @@ pub enum Command {
     /// Explain an error message and what to do about it
     Explain(explain::Explain),
     /// Generate the stubs in src/ from solutions/
+    #[command(hide = true)] // for contributors
     Stubs(write_stubs::Stubs),
 }
 

@@ -167,7 +167,7 @@ fn control_c_stops_the_answer_but_not_the_chat() {
     lines.write_all(b"Once upon a time there was a cat.\n").unwrap();
     out.read_exact(&mut [0; 8]).unwrap(); // the answer has started
     crate::control_c(&child);
-    until("[stopped; what was said stays]");
+    until("[stopped; the conversation is kept]");
     let first = stats(&until("turn 1: "))[0];
     assert!(first[2] < 200);
     lines.write_all(b"And a dog.\n").unwrap();

@@ -6,6 +6,7 @@ use candecode_testing::{copy_of, story, Folder};
 use serde_json::{json, Value};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// Parses the lines that `--format json` prints, one for each text.
 fn lines(ran: &Ran) -> Vec<Value> {
@@ -614,4 +615,19 @@ fn nan_in_a_later_step_is_reported_with_its_position() {
             assert!(named, "{cache:?}: {}", ran.err);
         }
     }
+}
+
+/// As in a release: the program runs with the models beside it.
+#[test]
+fn models_beside_the_program_come_first() {
+    let (folder, model) = (Folder::new("beside"), copy_of("story-230k", "beside-model"));
+    let program = folder.0.join("candecode").with_extension(std::env::consts::EXE_EXTENSION);
+    fs::copy(env!("CARGO_BIN_EXE_candecode"), &program).unwrap();
+    fs::create_dir(folder.0.join("models")).unwrap();
+    fs::rename(&model.0, folder.0.join("models/story-3m")).unwrap();
+    let args = ["-p", "Once upon a time", "--max-new-tokens", "20"];
+    let output = Command::new(&program).args(args).env_remove("CANDECODE_MODELS").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text, done(&[&["--model", "story-230k"], &args[..]].concat()).out);
+    assert_ne!(text, done(&args).out);
 }
