@@ -243,8 +243,10 @@ fn a_run_that_is_out_of_blocks_names_the_flag_for_more() {
 #[test]
 fn ctrl_c_stops_generation_cleanly() {
     use std::io::Read;
-    let mut run =
-        command(&["-p", "Once", "--max-new-tokens", "100000", "--model", "story-gpt2-1m"]);
+    // A text that goes on for minutes.
+    let long = ["--min-new-tokens", "100000", "--max-new-tokens", "100000"];
+    let endless = ["-p", "Once", "--model", "story-230k", "--past-context", "window"];
+    let mut run = command(&[&endless[..], &long].concat());
     let mut child = run.spawn().unwrap();
     let mut out = child.stdout.take().unwrap();
     let mut first = [0; 8]; // the prompt has been printed, so the loop is running
