@@ -48,7 +48,6 @@ fn asks(args: &Args, prompts: usize) -> Vec<Ask> {
         (args.medusa.is_some(), "--medusa", Ability::DraftTrees),
         (!trees && args.draft_model.is_some(), "--draft-model", Ability::Drafts),
         (!trees && args.draft_ngram.is_some(), "--draft-ngram", Ability::Drafts),
-        (!trees && args.draft_table.is_some(), "--draft-table", Ability::Drafts),
         (beams, "--num-beams", Ability::Beams),
         (args.samples() > 1, "--num-return-sequences", Ability::Batches),
         (together, SEVERAL_PROMPTS, Ability::Batches),

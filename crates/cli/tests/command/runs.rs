@@ -174,14 +174,6 @@ fn with_bytes(
     folder.write(name, file).display().to_string()
 }
 
-/// Like every damaged file: exit code 2 is for the command line.
-#[test]
-fn a_damaged_draft_table_ends_with_exit_code_1() {
-    let folder = Folder::new("table");
-    let table = folder.write("table.json", "{}").display().to_string();
-    refused(&["-p", "Once", "--draft-table", &table], 1, "--draft-table");
-}
-
 /// The model's weights are cut off in every case but the last, so had the model been loaded first,
 /// the message would be about them.
 #[test]
@@ -364,7 +356,7 @@ fn an_error_that_quotes_nan_is_not_blamed_on_the_model() {
     let dead = run(&["--allow-regex", "NaN NaN", "--block", "N"]);
     assert!(dead.code == 1 && dead.err.contains("the pattern NaN NaN"), "{}", dead.err);
     for ran in [run(&["--allow-regex", "NaN\u{4e00}{9999}\u{1F600}"]), dead] {
-        assert!(!ran.err.contains("logits are NaN"), "{}", ran.err);
+        assert!(!ran.err.contains("download the file again"), "{}", ran.err);
     }
 }
 
@@ -576,12 +568,11 @@ fn with_number(model: &str, test: &str, tensor: &str, place: usize, bits: u16) -
     folder
 }
 
-/// NaN and infinity in bf16.
+/// NaN in bf16.
 const NAN: u16 = 0x7fc0;
-const INFINITY: u16 = 0x7f80;
 
 #[test]
-fn every_loop_stops_at_nan_and_says_where_it_began() {
+fn every_loop_stops_at_nan_and_says_what_to_do() {
     let tensor = "model.layers.2.mlp.down_proj.weight";
     let folder = with_number("story-3m", "nan-in-mlp", tensor, 5, NAN);
     for flags in [
@@ -599,23 +590,20 @@ fn every_loop_stops_at_nan_and_says_where_it_began() {
     ] {
         let fixed = ["--model", folder.0.to_str().unwrap(), "-p", "Once upon a time"];
         let ran = run(&[&fixed[..], flags].concat());
-        let named = ran.err.contains("logits are NaN") && ran.err.contains("(model.layers.2)");
-        assert!(ran.code == 1 && named, "{flags:?}: {}", ran.err);
+        let explained = ["NaN", "download the file again"].map(|words| ran.err.contains(words));
+        assert!(ran.code == 1 && explained == [true; 2], "{flags:?}: {}", ran.err);
     }
 }
 
 /// The embedding of position 6 is 128 wide. Only the step that reaches this position reads it.
 #[test]
-fn nan_in_a_later_step_is_reported_with_its_position() {
-    for (name, bits, origin) in [("nan", NAN, "embedding"), ("inf", INFINITY, "infinity")] {
-        let folder = with_number("story-gpt2-1m", name, "transformer.wpe.weight", 771, bits);
-        for cache in [&["--cache", "dynamic"][..], &["--cache", "static"], &["--no-cache"]] {
-            let flags = ["-p", "Once upon a", "--max-new-tokens", "9", "--model"];
-            let ran = run(&[&flags, &[folder.0.to_str().unwrap()][..], cache].concat());
-            assert_eq!((ran.code, &*ran.out), (1, "Once upon a time, there was\n"), "{}", ran.err);
-            let named = ran.err.contains("position 6") && ran.err.contains(origin);
-            assert!(named, "{cache:?}: {}", ran.err);
-        }
+fn the_text_before_a_nan_is_shown() {
+    let folder = with_number("story-gpt2-1m", "nan", "transformer.wpe.weight", 771, NAN);
+    for cache in [&["--cache", "dynamic"][..], &["--cache", "static"], &["--no-cache"]] {
+        let flags = ["-p", "Once upon a", "--max-new-tokens", "9", "--model"];
+        let ran = run(&[&flags, &[folder.0.to_str().unwrap()][..], cache].concat());
+        assert_eq!((ran.code, &*ran.out), (1, "Once upon a time, there was\n"), "{}", ran.err);
+        assert!(ran.err.contains("is NaN"), "{cache:?}: {}", ran.err);
     }
 }
 
@@ -628,7 +616,14 @@ fn models_beside_the_program_come_first() {
     fs::create_dir(folder.0.join("models")).unwrap();
     fs::rename(&model.0, folder.0.join("models/story-3m")).unwrap();
     let args = ["-p", "Once upon a time", "--max-new-tokens", "20"];
-    let output = Command::new(&program).args(args).env_remove("CANDECODE_MODELS").output().unwrap();
+    // While this program wrote it, another test may have started a child, which holds it open for a
+    // moment: "text file busy".
+    let output = loop {
+        match Command::new(&program).args(args).env_remove("CANDECODE_MODELS").output() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
+            ran => break ran.unwrap(),
+        }
+    };
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text, done(&[&["--model", "story-230k"], &args[..]].concat()).out);
     assert_ne!(text, done(&args).out);
