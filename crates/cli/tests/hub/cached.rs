@@ -35,7 +35,8 @@ fn a_second_process_waits_and_does_not_fetch_again() {
 /// The tests of a program run side by side, and several may choose the same name.
 #[test]
 fn two_folders_of_one_name_are_two() {
-    let (caches, folders) = ([(); 2].map(|()| Home::new("twice")), [(); 2].map(|()| Folder::new("twice")));
+    let (caches, folders) =
+        ([(); 2].map(|()| Home::new("twice")), [(); 2].map(|()| Folder::new("twice")));
     assert!(caches[0].0 != caches[1].0 && folders[0].0 != folders[1].0);
 }
 
