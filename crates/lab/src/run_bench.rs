@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result};
 use candecode_course::{Day, Repo};
 use clap::Args;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 use xtask::cargo::Built;
 use xtask::commands::run_engine;
@@ -22,6 +23,9 @@ pub struct Bench {
 /// The program in `bench/`.
 const PROGRAM: Program = Program { package: "candecode-lab", name: "bench" };
 
+/// The days whose plots show the reference's points beside the reader's.
+const DRAWN: [u32; 4] = [10, 12, 13, 17];
+
 /// Builds the programs that the benchmark needs, and runs it: on the reader's day, if its core is
 /// written, or on the days that the flags name.
 ///
@@ -32,7 +36,8 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     let (chosen, words) = run_engine::chosen(repo, &words)?;
     let words: Vec<String> = words.into_iter().filter_map(|word| word.into_string().ok()).collect();
     let asked = |word: &str| words.iter().any(|other| other == word);
-    let mix = match (chosen, day(repo, &words)) {
+    let day = day(repo, &words);
+    let mix = match (chosen, day) {
         (Some(mix), _) => mix,
         (None, Some(day)) => if_written(repo, day)?,
         (None, None) => Mix::of(vec![]),
@@ -64,8 +69,32 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
         }
     }
     let features: Vec<&str> = ["bench"].into_iter().chain(device).collect();
+    let times = cargo::target_dir(repo).join("bench/reference.json");
+    let counts_only = words.windows(2).any(|pair| pair == ["--rounds", "0"]);
+    let drawn = day.is_some_and(|day| DRAWN.contains(&day.number)) && !asked("--only");
+    let beside = drawn && !counts_only && !mix.mine.is_empty();
+    if beside {
+        std::fs::create_dir_all(times.with_file_name(""))?;
+        note!("First the reference, for the plot, then yours:");
+        let reference =
+            start(repo, &Mix::of(vec![]), &features, &words, Some(("--times", &times)))?;
+        if reference != ExitCode::SUCCESS {
+            return Ok(reference);
+        }
+    }
+    start(repo, &mix, &features, &words, beside.then_some(("--beside", &times)))
+}
+
+/// Builds the benchmark with a mix of days, and runs it.
+fn start(
+    repo: &Repo,
+    mix: &Mix,
+    features: &[&str],
+    words: &[String],
+    file: Option<(&str, &PathBuf)>,
+) -> Result<ExitCode> {
     let next = "Building the benchmark …";
-    let programs = match engine::build(repo, &PROGRAM, &mix, &features, next)? {
+    let programs = match engine::build(repo, &PROGRAM, mix, features, next)? {
         Built::Done(programs) => programs,
         Built::Broken(places) => {
             note!("\n{}", cargo::explain(&places));
@@ -74,7 +103,11 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     };
     let mut command = Command::new(programs.get(PROGRAM.name)?);
     host::set_threads(&mut command);
-    Ok(code(command.args(words).status().context("cannot start the benchmark")?))
+    command.args(words);
+    if let Some((flag, file)) = file {
+        command.arg(flag).arg(file);
+    }
+    Ok(code(command.status().context("cannot start the benchmark")?))
 }
 
 fn code(status: ExitStatus) -> ExitCode {

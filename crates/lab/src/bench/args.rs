@@ -9,13 +9,17 @@ use std::path::PathBuf;
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 pub struct Args {
     /// A day that has a benchmark, such as day10 (default: all of them except day19), or one of
-    /// these. engine: the whole engine; machine: this machine; roofline: day 16's predictions for
-    /// it; day19: the effect of quantized weights on predictions; serve: the server under load
+    /// these. paged: attention over blocks of a cache; engine: the whole engine; machine: this
+    /// machine; roofline: day 16's predictions for it; day19: the effect of quantized weights on
+    /// predictions; serve: the server under load
     pub what: Option<String>,
-    /// Number of rounds of a day or engine; the fastest one counts (for engine, the median).
-    /// 0: only what can be counted [default: 3]
+    /// Number of rounds of a day, paged or engine; the fastest one counts (for engine, the
+    /// median). 0: only what can be counted [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=20))]
     pub rounds: Option<u8>,
+    /// Only this measurement of a day or paged; prints nanoseconds
+    #[arg(long, value_name = "NAME")]
+    pub only: Option<String>,
     /// The model for engine, day19 and serve [default: story-3m]
     #[arg(long)]
     pub model: Option<String>,
@@ -44,7 +48,7 @@ pub struct Args {
     #[arg(long, default_value = candecode::kit::device::DEFAULT)]
     pub device: String,
     /// Write the plots to this folder instead of target/bench
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "only")]
     pub out: Option<PathBuf>,
     /// The tokens per second that you expect of random-135m, for day16
     #[arg(long, value_name = "N")]
@@ -59,6 +63,12 @@ pub struct Args {
     /// Only times, without the counts before them
     #[arg(long)]
     pub no_counts: bool,
+    /// Write the times to this file instead of a report
+    #[arg(long, hide = true)]
+    pub times: Option<PathBuf>,
+    /// Draw the times in this file, the reference's, beside the measured ones
+    #[arg(long, hide = true)]
+    pub beside: Option<PathBuf>,
     /// One run of the engine in this process, as JSON
     #[arg(long, hide = true)]
     pub job: Option<String>,

@@ -12,9 +12,13 @@ use std::path::Path;
 const TOKENS: usize = 256;
 const WIDTH: usize = 192;
 
+/// Returns the number of positions that `last` keeps, of [`TOKENS`].
+fn kept(last: impl Fn(&Tensor) -> candle_core::Result<Tensor>) -> Result<usize> {
+    Ok(last(&random(&[1, TOKENS, WIDTH])?)?.elem_count() / WIDTH)
+}
+
 pub fn count(tally: &mut Tally) -> Result<()> {
-    let kept = last_position(&random(&[1, TOKENS, WIDTH])?)?.elem_count() / WIDTH;
-    tally.add("positions that the head scores, of 256", TOKENS, kept);
+    tally.add("positions that the head scores, of 256", TOKENS, kept(last_position)?);
     Ok(())
 }
 
@@ -31,4 +35,15 @@ pub fn report(times: &Times, _: &Path) -> Result<()> {
     println!("{TOKENS} tokens looked up in the table: {}", shown(look_up));
     println!("as a matrix product: {}, {:.0} times as long", shown(product), product / look_up);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_every_position_counts_more() {
+        assert_eq!(kept(last_position).unwrap(), 1);
+        assert_eq!(kept(|x| Ok(x.clone())).unwrap(), TOKENS);
+    }
 }

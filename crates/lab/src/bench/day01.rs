@@ -92,3 +92,20 @@ pub fn report(times: &Times, _: &Path) -> Result<()> {
     println!("of 256 tokens: both matrix products {}, exp {}", shown(products), shown(exp));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_that_hides_too_little_joins_more_pairs() {
+        let joined = |mask: &Tensor| {
+            pairs(|x, v| scaled_dot_product_attention(x, x, v, Some(mask))).unwrap()
+        };
+        assert_eq!(joined(&causal_mask(16, 0, &Device::Cpu).unwrap()), 16 * 17 / 2);
+        // One token too many is visible to each.
+        let wrong = causal_mask(17, 0, &Device::Cpu).unwrap().narrow(2, 1, 16).unwrap();
+        let wrong = wrong.narrow(3, 0, 16).unwrap().contiguous().unwrap();
+        assert_eq!(joined(&wrong), 16 * 17 / 2 + 15);
+    }
+}

@@ -85,3 +85,19 @@ pub fn report(times: &Times, _: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_of_their_own_cost_more_cache() {
+        let kv = random(&[1, 2, 1, 32]).unwrap();
+        let mut cache = Weighed(0);
+        cache.append(0, &kv, &kv).unwrap();
+        let shared = cache.0;
+        let each = kv.repeat((1, 3, 1, 1)).unwrap();
+        cache.append(0, &each, &each).unwrap();
+        assert_eq!([shared, cache.0], [512, 512 + 1536]);
+    }
+}

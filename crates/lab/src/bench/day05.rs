@@ -82,3 +82,17 @@ fn stages(model: &Transformer, step: &Step) -> Result<[f64; 4]> {
     timed(3, &|| model.head(&x))?;
     Ok(spent)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_for_every_position_costs_more() {
+        let (model, probe) = Probe::story(None).unwrap();
+        let cost = |logits| multiplications(&model, &probe, logits).unwrap();
+        // The head multiplies 192 numbers by 2,048 rows at 255 more positions.
+        let more = cost(Logits::All) - cost(Logits::Last(1));
+        assert_eq!(more, 192 * 2048 * 255 / 1_000_000);
+    }
+}

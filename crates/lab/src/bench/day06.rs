@@ -62,3 +62,15 @@ pub fn report(times: &Times, _: &Path) -> Result<()> {
     println!("64 known tokens in one pass: {}", shown(times.of("one_pass_64")?));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_costs_more_than_one_pass() {
+        let model = model("story-230k").unwrap();
+        assert_eq!(cost(&*model, at_once).unwrap(), [1, 64]);
+        assert_eq!(cost(&*model, in_a_loop).unwrap(), [63, 63 * 64 / 2]);
+    }
+}

@@ -26,3 +26,16 @@ pub fn count(tally: &mut Tally) -> Result<()> {
     tally.add("positions computed for them", whole[1], stopped[1]);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_string_that_never_comes_saves_nothing() {
+        let model = model("story-3m").unwrap();
+        let whole = cost(&*model, &[]).unwrap();
+        assert_eq!(cost(&*model, &["xylophone"]).unwrap(), whole);
+        assert!(cost(&*model, &["ark. Th"]).unwrap()[1] < whole[1] / 4);
+    }
+}

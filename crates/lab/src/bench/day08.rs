@@ -34,3 +34,17 @@ pub fn count(tally: &mut Tally) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_looser_cut_keeps_more() {
+        let row: Vec<f32> = (0..100).map(|i| -(i as f32) / 10.0).collect();
+        let rows = [row.clone(), row];
+        assert_eq!(kept(&rows, &|row| top_k(row, 50)).unwrap(), 50.0);
+        assert_eq!(kept(&rows, &|row| top_k(row, 51)).unwrap(), 51.0);
+        assert_eq!(kept(&rows, &|_| Ok(())).unwrap(), 100.0);
+    }
+}

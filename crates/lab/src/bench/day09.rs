@@ -39,3 +39,20 @@ pub fn count(tally: &mut Tally) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_penalty_that_does_nothing_repeats_as_before() {
+        assert_eq!(repeats(&[1, 2, 3, 1, 2, 3, 1]), 2);
+        let model = model("story-3m").unwrap();
+        let before = with(&*model, vec![]).unwrap();
+        let none = SamplingParams { no_repeat_ngram: Some(300), ..SamplingParams::default() };
+        assert_eq!(with(&*model, penalties(&none).unwrap()).unwrap(), before);
+        let three = SamplingParams { no_repeat_ngram: Some(3), ..none };
+        assert_eq!(with(&*model, penalties(&three).unwrap()).unwrap(), 0);
+        assert!(before > 10);
+    }
+}

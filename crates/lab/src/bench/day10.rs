@@ -94,6 +94,7 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
     );
     plot.line("known", &[(16.0, 1.0), (480.0, 1.0)]);
     plot.series("dropped", &none);
+    plot.beside(&times.beside_line("dynamic", &LENGTHS, unit));
     plot.series("kept", &dynamic);
     let (last, with) = (none[LENGTHS.len() - 1], dynamic[LENGTHS.len() - 1]);
     plot.words("right", last, (-12.0, 0.0), &format!("no cache: {:.0} times", last.1));
@@ -154,4 +155,25 @@ fn cliff(folder: &Path) -> Result<()> {
     plot.words("left", (first.0, 1e-3), (14.0, 0.0), &words);
     plot.words("right", (60.0, 3e-5), (0.0, 0.0), "before any slide: rounding");
     plot.save(folder, "day10_cliff.svg")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_that_forgets_computes_as_much_as_none() {
+        let model = model("story-230k").unwrap();
+        let before = positions(&*model, None).unwrap();
+        let after = positions(&*model, Some(CacheConfig::Dynamic)).unwrap();
+        let (_, [_, forgets]) = counted(&*model, |model| {
+            let tokenizer = tokenizer()?;
+            let prompt = tokenizer.encode("Lily and her dog")?;
+            let cached = Cached::new(model, Box::new(NoCache));
+            let tokens = generate_cached(cached, &tokenizer, request(model, &prompt, 64))?;
+            Ok(tokens.collect::<candle_core::Result<Vec<_>>>()?)
+        })
+        .unwrap();
+        assert!(before == forgets && after < before / 20, "{before} {forgets} {after}");
+    }
 }

@@ -46,3 +46,16 @@ pub fn count(tally: &mut Tally) -> Result<()> {
     tally.add("positions computed", one.positions, four.positions);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wider_search_finds_more_and_costs_more() {
+        let model = model("story-3m").unwrap();
+        let [one, two, four] = [1, 2, 4].map(|beams| search(&*model, beams).unwrap());
+        assert!(one.logprob < four.logprob, "{} {}", one.logprob, four.logprob);
+        assert!(one.positions < two.positions && two.positions < four.positions);
+    }
+}

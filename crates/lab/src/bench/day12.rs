@@ -78,9 +78,26 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
     );
     plot.line("known", &[(1.0, 1.0), (32.0, 32.0)]);
     plot.words("right", (16.0, 16.0), (-14.0, 0.0), "ideal: proportional to rows");
+    if let Some(unit) = times.beside("even_1") {
+        let line = times.beside_line("even", &SIZES, 1.0);
+        let gains = line.into_iter().map(|(rows, time)| (rows, rows * unit / time));
+        plot.beside(&gains.collect::<Vec<_>>());
+    }
     plot.series("kept", &even);
     plot.words("", even[1], (0.0, 16.0), &format!("2 rows: {:.1}", even[1].1));
     let last = even[SIZES.len() - 1];
     plot.words("right", last, (-4.0, -16.0), &format!("32 rows: {:.1}", last.1));
     plot.save(folder, "day12_throughput.svg")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn smaller_batches_take_more_passes() {
+        let model = model("story-230k").unwrap();
+        let passes = |rows| cost(&*model, rows).unwrap()[0];
+        assert_eq!([8, 4, 1].map(passes), [32, 64, 256]);
+    }
 }

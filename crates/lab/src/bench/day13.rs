@@ -168,6 +168,12 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
     plot.line("known", &[(1.0, 1.0), (10.0, 1.0)]);
     plot.line("known", &[(1.0, 2.0), (4.0, 5.0)]);
     plot.words("left", (3.6, 4.6), (20.0, 8.0), "ideal: K + 1");
+    if let Some(plain) = times.beside("plain") {
+        for rate in RATES {
+            let line = times.beside_line(&format!("{rate}_k"), &[1, 2, 3, 4, 5, 6, 7, 8], 1.0);
+            plot.beside(&line.iter().map(|(k, time)| (*k, plain / time)).collect::<Vec<_>>());
+        }
+    }
     for rate in RATES {
         let line = times.line(&format!("{rate}_k"), &[1, 2, 3, 4, 5, 6, 7, 8])?;
         let points: Vec<(f64, f64)> = line.iter().map(|(k, time)| (*k, plain / time)).collect();
@@ -186,4 +192,23 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
         println!("{row}: {:.2} times as fast", plain / times.of(name)?);
     }
     plot.save(folder, "day13_speedup.svg")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drafts_that_are_wrong_save_no_pass() {
+        let target = model("story-230k").unwrap();
+        let vocab_size = target.config().vocab_size;
+        let prompt = tokenizer().unwrap().encode(PROMPT).unwrap();
+        let text = text(&*target, PROMPT, prompt.len() + NEW).unwrap();
+        let knows = |right| Box::new(Knows { text: text.clone(), right, vocab_size });
+        let [right, half, wrong] = [100, 50, 0].map(|n| passes(&*target, knows(n)).unwrap());
+        assert!(
+            right == 13 && right < half && half < wrong && wrong == NEW,
+            "{right} {half} {wrong}"
+        );
+    }
 }

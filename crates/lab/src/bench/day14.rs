@@ -86,3 +86,19 @@ pub fn report(times: &Times, _: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rail_that_allows_more_gets_fewer_answers_right() {
+        let model = model("story-3m").unwrap();
+        let answers = |regex: &str| {
+            let rail = allow_rail(regex, &tokenizer().unwrap(), model.config().vocab_size);
+            as_asked(&*model, Some(Rc::new(rail.unwrap()))).unwrap()
+        };
+        assert_eq!(answers(" (yes|no)"), 100);
+        assert!(answers(" (yes|no|[a-z]+)") < 50);
+    }
+}

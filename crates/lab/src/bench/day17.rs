@@ -221,6 +221,7 @@ pub fn report(times: &Times, folder: &Path) -> Result<()> {
     let words = format!("simple loop, one thread: {:.0} ms", simple.1);
     plot.words("left", simple, (12.0, 4.0), &words);
     plot.words("left", sums, (12.0, 4.0), &format!("several sums, one thread: {:.1} ms", sums.1));
+    plot.beside(&times.beside_line("head_f32_threads", &VECTORS, 1e-3));
     plot.series("kept", &mine);
     plot.series("known", &kit);
     let (mine, kit) = (mine[VECTORS.len() - 1], kit[VECTORS.len() - 1]);

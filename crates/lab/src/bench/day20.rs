@@ -69,3 +69,16 @@ pub fn count(tally: &mut Tally) -> Result<()> {
     tally.add(name, computed(&*model, usize::MAX)?, computed(&*model, 2)?);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sooner_a_client_goes_the_less_is_computed() {
+        let model = model("story-230k").unwrap();
+        let [two, ten, all] = [2, 10, usize::MAX].map(|n| computed(&*model, n).unwrap());
+        assert!(two < ten && ten < all, "{two} {ten} {all}");
+        assert!(all >= CLIENTS * (ASKED - 1));
+    }
+}

@@ -28,6 +28,7 @@ mod day22;
 mod day23;
 mod day24;
 mod engine;
+mod paged;
 mod plot;
 mod probe;
 mod roofline;
@@ -76,7 +77,7 @@ const fn both(name: &'static str, count: Count, measure: Measure, report: Report
     Bench { name, count: Some(count), times: Some((measure, report)) }
 }
 
-const IN_ROUNDS: [Bench; 23] = [
+const IN_ROUNDS: [Bench; 24] = [
     both("day0", day00::count, day00::measure, day00::report),
     both("day1", day01::count, day01::measure, day01::report),
     both("day2", day02::count, day02::measure, day02::report),
@@ -100,6 +101,7 @@ const IN_ROUNDS: [Bench; 23] = [
     both("day22", day22::count, day22::measure, day22::report),
     both("day23", day23::count, day23::measure, day23::report),
     both("day24", day24::count, day24::measure, day24::report),
+    timed("paged", paged::measure, paged::report),
 ];
 
 /// A measurement that takes care of everything itself.
@@ -157,7 +159,8 @@ fn run(args: &Args) -> Result<()> {
         ready();
         return measure(args);
     }
-    let asked = |bench: &&Bench| what.is_none_or(|what| what == bench.name);
+    let asked =
+        |bench: &&Bench| what.map_or(bench.name.starts_with("day"), |what| what == bench.name);
     let benches: Vec<&Bench> = IN_ROUNDS.iter().filter(asked).collect();
     if benches.is_empty() {
         let names = IN_ROUNDS.iter().map(|bench| bench.name);
@@ -178,7 +181,8 @@ fn ready() {
 
 /// Counts, then measures in rounds, then reports the times.
 fn in_rounds(args: &Args, bench: &Bench) -> Result<()> {
-    if let Some(count) = bench.count.filter(|_| !args.no_counts) {
+    let asked_for_counts = args.only.is_none() && args.times.is_none() && !args.no_counts;
+    if let Some(count) = bench.count.filter(|_| asked_for_counts) {
         let mut tally = Tally::default();
         count(&mut tally)?;
         tally.print(bench.name.trim_start_matches("day").parse().unwrap_or_default());
@@ -187,12 +191,22 @@ fn in_rounds(args: &Args, bench: &Bench) -> Result<()> {
         return Ok(());
     };
     ready();
-    let mut times = Times::default();
+    let mut times = Times::new(args.only.clone());
     for round in 1..=args.rounds() {
         eprintln!("round {round} of {}", args.rounds());
         measure(&mut times)?;
     }
-    report(&times, &results(args)?)
+    if let Some(file) = &args.times {
+        return times.save(file);
+    }
+    if let Some(file) = &args.beside {
+        times.put_beside(file)?;
+    }
+    match &args.only {
+        Some(name) => println!("{:.0}", times.of(name)? * 1e9),
+        None => report(&times, &results(args)?)?,
+    }
+    Ok(())
 }
 
 #[cfg(test)]

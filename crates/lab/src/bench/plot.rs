@@ -114,6 +114,16 @@ impl Plot {
         self.dots(role, points);
     }
 
+    /// Draws the reference's points beside the reader's, and says in the corner what they are.
+    pub fn beside(&mut self, points: &[(f64, f64)]) {
+        if points.is_empty() {
+            return;
+        }
+        self.dots("known", points);
+        self.svg +=
+            "<text class=\"note right\" x=\"690\" y=\"18\">gray dots: the reference, here</text>\n";
+    }
+
     /// Draws a vertical line.
     pub fn upright(&mut self, x: f64) {
         let (x, _) = self.at((x, self.y.low));

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Target time for one measurement in a round. Five samples are taken even if that takes longer,
@@ -15,12 +16,38 @@ const MOST: Duration = Duration::from_secs(5);
 /// Uses the fastest sample rather than the median, because the work is the same in every sample and
 /// other load on the machine can only add time. That load shifts the ratio of two medians, but
 /// hardly affects the ratio of two fastest samples.
-#[derive(Default)]
 pub struct Times {
     fastest: BTreeMap<String, f64>,
+    only: Option<String>,
+    /// The reference's times, measured just before.
+    beside: BTreeMap<String, f64>,
 }
 
 impl Times {
+    /// Returns an empty stopwatch. If `only` is set, it skips all other measurements.
+    pub fn new(only: Option<String>) -> Self {
+        Self { fastest: BTreeMap::new(), only, beside: BTreeMap::new() }
+    }
+
+    /// Reads the reference's times from a file.
+    ///
+    /// # Errors
+    /// If the file can't be read.
+    pub fn put_beside(&mut self, file: &Path) -> Result<()> {
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        self.beside = serde_json::from_str(&text)?;
+        Ok(())
+    }
+
+    /// Writes all times to a file.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub fn save(&self, file: &Path) -> Result<()> {
+        let text = serde_json::to_string(&self.fastest)?;
+        std::fs::write(file, text).with_context(|| file.display().to_string())
+    }
+
     /// Measures some work.
     ///
     /// # Errors
@@ -63,6 +90,9 @@ impl Times {
         names: [&str; N],
         mut sample: impl FnMut() -> Result<[f64; N]>,
     ) -> Result<()> {
+        if self.only.as_deref().is_some_and(|only| !names.contains(&only)) {
+            return Ok(());
+        }
         let (mut fastest, mut count, begun) = ([f64::INFINITY; N], 0, Instant::now());
         while begun.elapsed() < if count < 5 { MOST } else { BUDGET } {
             let seconds = sample().with_context(|| names.join(", "))?;
@@ -85,6 +115,18 @@ impl Times {
     /// If nothing with that name was measured.
     pub fn of(&self, name: &str) -> Result<f64> {
         self.fastest.get(name).copied().with_context(|| format!("{name} was not measured"))
+    }
+
+    /// Returns the reference's time, if it was measured.
+    pub fn beside(&self, name: &str) -> Option<f64> {
+        self.beside.get(name).copied()
+    }
+
+    /// Returns the points of the reference's line, with times in `unit`s. Empty if it wasn't
+    /// measured.
+    pub fn beside_line(&self, kind: &str, sizes: &[usize], unit: f64) -> Vec<(f64, f64)> {
+        let point = |n: &usize| Some((*n as f64, self.beside(&format!("{kind}_{n}"))? / unit));
+        sizes.iter().filter_map(point).collect()
     }
 
     /// Returns the points of a line: the times of `KIND_SIZE` for each size.
