@@ -27,8 +27,8 @@ pub fn tiny_config(vocab_size: usize, context: usize) -> ModelConfig {
     }
 }
 
-/// Returns an error if a model has been called more often than `bound`, which turns an infinite
-/// loop into a readable failure.
+/// Returns an error if a model has been called more often than `bound`, which turns an infinite loop
+/// into a readable failure.
 pub fn refuse_more_than(bound: usize, calls: usize) -> Result<()> {
     if calls > bound {
         bail!(

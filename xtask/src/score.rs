@@ -4,21 +4,22 @@
 
 use crate::backup;
 use crate::cargo::{self, Built};
-use crate::child;
+use crate::child::{self, End};
 use crate::engine;
 use crate::host;
-use crate::term::{paint, Color};
+use crate::term::{paint, readable, Color};
 use crate::{note, say};
 use anyhow::{bail, Context, Result};
 use candecode_course::{Day, Repo, SCORED_DAYS};
 use serde_json::{json, Value};
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::SystemTime;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 /// The day whose trace is replayed. Its oracle has the texts that transformers generates for it.
 const TRACE: &str = "day15_scheduler";
+/// The time limit of a replay. Only an infinite loop should reach it.
+const LIMIT: Duration = Duration::from_secs(600);
 /// The table's rows: title, field, decimals and unit.
 const ROWS: [(&str, &str, usize, &str); 5] = [
     ("passes of the model", "passes", 0, ""),
@@ -41,17 +42,13 @@ pub fn measure(repo: &Repo) -> Result<()> {
     let day = *SCORED_DAYS.iter().rev().find(yours).unwrap_or(&7);
     let mut command = Command::new(programs.get("candecode")?);
     host::set_threads(&mut command);
-    command.args(["--score", &day.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut engine = command.spawn().context("cannot start the engine")?;
-    // The last line is the score. Those before it are what the days print.
-    let lines = engine.stdout.take().map(|pipe| BufReader::new(pipe).split(b'\n'));
-    let last_line = lines.into_iter().flatten().map_while(Result::ok).last();
-    let status = engine.wait()?;
-    if !status.success() {
-        bail!("day {day}'s loop didn't finish the trace: {}", child::words_of(status));
+    let ran = child::run(command.args(["--score", &day.to_string()]), LIMIT)?;
+    if ran.end != End::Exit(0) {
+        note!("{}", readable(&ran.stderr));
+        bail!("day {day}'s loop didn't finish the trace: {}", ran.end.words());
     }
-    let mut score: Value =
-        serde_json::from_slice(&last_line.unwrap_or_default()).context("the engine's score")?;
+    let said = ran.stdout.lines().last().unwrap_or_default(); // after what the days print
+    let mut score: Value = serde_json::from_str(said).context("the engine's score")?;
     let path = Day::from_name(TRACE).context(TRACE)?.oracle("json");
     let oracle: Value = serde_json::from_str(&repo.read(&path)?).context(path)?;
     let texts = |from: &Value| from["texts"].as_array().cloned().unwrap_or_default();

@@ -147,7 +147,7 @@ impl Worker {
             }
             Some(Said { record: None, printed }) => {
                 let why = match self.child.wait() {
-                    Ok(status) => child::words_of(status),
+                    Ok(status) => child::end_of(status).words(),
                     Err(error) => error.to_string(),
                 };
                 let printed = text_of(&printed);
@@ -232,7 +232,7 @@ fn listen(mut output: impl Read, to: &Sender<Said>) {
 /// How many of the last lines of output explain that a process has ended.
 const LAST_LINES: usize = 8;
 
-/// The number of bytes that only an infinite loop prints. Even a slow one gets there in seconds.
+/// The number of bytes that only an infinite loop prints. Even a slow one gets there within seconds.
 const MOST: usize = 4 << 20;
 
 fn text_of(printed: &[u8]) -> String {
