@@ -155,8 +155,9 @@ fn a_crashed_or_hung_check_is_reported() {
 #[test]
 fn usage_errors_name_the_argument() {
     let fake = Fake::new();
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["check", "day7"], "`day7`"),
+        (&["check", "day", "7"], "`day7`"),
         (&["check", "--task", "1.9"], "`1.9`"),
         (&["check", "day0", "--task", "1.1"], "1.1"),
         (&["check", "--task", "one"], "`one`"),
@@ -171,7 +172,10 @@ fn usage_errors_name_the_argument() {
         assert!(!err.contains("-- --frob"), "it isn't a value: {err}");
         assert!(out.is_empty() && code == 2, "{args:?}: {out}");
     }
-    assert!(fake.say(&["check", "Day1"]).0.contains("day 1: two"));
+    for day in ["Day1", "DAY 1"] {
+        let words = ["check"].into_iter().chain(day.split(' ')).collect::<Vec<_>>();
+        assert!(fake.say(&words).0.contains("day 1: two"), "{day}");
+    }
 }
 
 /// A failing check only mentions what the reader's code printed; the flag shows it.
