@@ -5,7 +5,7 @@
 pub mod backup;
 pub mod cargo;
 pub mod checking;
-mod child;
+pub mod child;
 pub mod commands;
 mod day_done;
 pub mod engine;

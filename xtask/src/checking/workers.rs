@@ -285,6 +285,7 @@ impl Printed {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     /// A program whose checks are lines of shell.
     fn shell(checks: &[&str], limit: Duration) -> Vec<Ran> {
@@ -309,5 +310,30 @@ mod tests {
             ran.iter().map(said).collect::<Vec<_>>(),
             [(true, "a\nb"), (true, ""), (true, "no")]
         );
+    }
+
+    #[test]
+    fn a_check_that_ends_its_process_or_never_ends_spares_the_others() {
+        let checks = ["echo once; kill -ABRT $$", ":", "echo on; exec sleep 1000", ":"];
+        let ran = shell(&checks, Duration::from_secs(2));
+        let Ended::Died(why) = &ran[0].end else { panic!("{}", ran[0].printed) };
+        assert!(why.contains("(signal 6, aborted") && why.ends_with("\nonce"), "{why}");
+        assert!(matches!(ran[2].end, Ended::TimedOut(_)));
+        assert_eq!(ran[2].printed, "on");
+        assert_eq!((said(&ran[1]), said(&ran[3])), ((true, ""), (true, "")));
+    }
+
+    #[test]
+    fn a_check_that_prints_without_end_is_stopped_long_before_its_time_limit() {
+        let (start, limit) = (Instant::now(), Duration::from_secs(600));
+        let ran = shell(&["yes on and on", ":", "yes | tr -d '\\n'"], limit);
+        assert!(start.elapsed() < limit / 2);
+        for endless in [&ran[0], &ran[2]] {
+            assert!(matches!(endless.end, Ended::PrintedTooMuch(4)));
+            assert!(endless.printed.contains(" more bytes …"));
+            assert!(endless.printed.len() < 80_000, "{}", endless.printed.len());
+        }
+        assert!(ran[0].printed.starts_with("on and on\n"));
+        assert_eq!(said(&ran[1]), (true, ""));
     }
 }
