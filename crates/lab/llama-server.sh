@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds llama.cpp's llama-server, for `cargo xtask bench serve` to compare with ours, from the sources in the source package
-# of llama-cpp-python carries: the version that the other benchmarks pin. It takes some minutes, and needs a C++ compiler.
+# Builds llama.cpp's llama-server, for `cargo xtask bench serve` to compare with ours, from the llama.cpp sources in
+# llama-cpp-python's source package: the version that the other benchmarks pin. It takes some minutes, and needs a C++ compiler.
 # usage, in the repository's root:  crates/lab/llama-server.sh [DIR]      leaves DIR/bin/llama-server (target/llama-server)
 # A model for both servers, with the same weights to the last bit:
 #   python3 models/smollm2.py target/smollm2 f32

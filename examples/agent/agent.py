@@ -74,4 +74,4 @@ if __name__ == "__main__":
         try:
             tell(seed)
         except UsageLimitExceeded:
-            print("  …and so on: the model never ends the story")
+            print("  …and so on: this story didn't end within eight requests")

@@ -10,11 +10,9 @@ use candecode::day18_flash_attention;
 #[path = "../../src/day18_flash_attention.rs"]
 mod day18_flash_attention;
 
+use candecode::kit::panics::describe_panic;
 use candle_core::{Result, Tensor};
-use frame::{
-    bits_equal, close, describe_panic, device, ensure, equal, golden, refused, Likely, Outcome,
-    Random,
-};
+use frame::{bits_equal, close, device, ensure, equal, golden, refused, Likely, Outcome, Random};
 use std::ops::Range;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 

@@ -180,7 +180,7 @@ pub fn refused_calmly<T: Debug>(input: &str, call: impl FnOnce() -> Result<T>) -
             std::panic::resume_unwind(panic)
         }
         Err(panic) => {
-            let text = super::describe_panic(&*panic);
+            let text = candecode::kit::panics::describe_panic(&*panic);
             let lines = vec![format!("got    a panic: {text}"), "want   an error (`bail!`)".into()];
             wrong(input, text, lines)
         }

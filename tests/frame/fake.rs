@@ -4,12 +4,46 @@ use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, Step};
 use candle_core::{bail, Device, Result, Tensor};
 use std::cell::RefCell;
 
-/// Computes the next logits of a sequence; a [`Fake`] calls it at every position.
-pub type Script = Box<dyn Fn(&[u32]) -> Vec<f32>>;
+/// Returns the configuration of a model without weights. EOS is 0.
+pub fn tiny_config(vocab_size: usize, context: usize) -> ModelConfig {
+    ModelConfig {
+        family: Family::Llama,
+        vocab_size,
+        hidden_size: 2,
+        intermediate_size: 2,
+        num_hidden_layers: 1,
+        num_attention_heads: 1,
+        num_key_value_heads: 1,
+        head_dim: 2,
+        max_position_embeddings: context,
+        norm_eps: 1e-6,
+        rope_theta: 10_000.0,
+        rope_scaling: None,
+        tie_word_embeddings: true,
+        qkv_bias: false,
+        output_bias: false,
+        mlp_bias: false,
+        eos_token_ids: vec![0],
+    }
+}
 
-/// A model that returns `script(ids up to i)` as the logits at position i. It records its passes
-/// and returns an error once `bound` is exceeded, which turns an infinite loop into a readable
-/// failure.
+/// Returns an error if a model has been called more often than `bound`, which turns an infinite
+/// loop into a readable failure.
+pub fn refuse_more_than(bound: usize, calls: usize) -> Result<()> {
+    if calls > bound {
+        bail!(
+            "the model was called {} times, more often than needed: does the loop ever end?",
+            bound + 1
+        )
+    }
+    Ok(())
+}
+
+/// Computes the next logits of a sequence; a [`Fake`] calls it at every position.
+type Script = Box<dyn Fn(&[u32]) -> Vec<f32>>;
+
+/// A model that returns `script(ids up to i)` as the logits at position i. It records its passes,
+/// and allows no more than `bound`.
 pub struct Fake {
     config: ModelConfig,
     script: Script,
@@ -27,25 +61,7 @@ impl Fake {
         bound: usize,
         script: impl Fn(&[u32]) -> Vec<f32> + 'static,
     ) -> Self {
-        let config = ModelConfig {
-            family: Family::Llama,
-            vocab_size,
-            hidden_size: 2,
-            intermediate_size: 2,
-            num_hidden_layers: 1,
-            num_attention_heads: 1,
-            num_key_value_heads: 1,
-            head_dim: 2,
-            max_position_embeddings: context,
-            norm_eps: 1e-6,
-            rope_theta: 10_000.0,
-            rope_scaling: None,
-            tie_word_embeddings: true,
-            qkv_bias: false,
-            output_bias: false,
-            mlp_bias: false,
-            eos_token_ids: vec![0],
-        };
+        let config = tiny_config(vocab_size, context);
         Self { config, script: Box::new(script), bound, passes: RefCell::default() }
     }
 
@@ -77,12 +93,7 @@ impl Model for Fake {
     fn forward(&self, step: &Step, _cache: &mut dyn Cache) -> Result<Tensor> {
         let (ids, positions) = (step.ids.to_vec2::<u32>()?, step.positions.to_vec2::<u32>()?);
         self.passes.borrow_mut().push((ids.clone(), positions));
-        if self.passes.borrow().len() > self.bound {
-            bail!(
-                "the model was called {} times, more often than needed: does the loop ever end?",
-                self.bound + 1
-            )
-        }
+        refuse_more_than(self.bound, self.passes.borrow().len())?;
         let (rows, width, vocab) = (ids.len(), ids[0].len(), self.config.vocab_size);
         let mut logits = Vec::with_capacity(rows * width * vocab);
         for row in &ids {

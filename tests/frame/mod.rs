@@ -22,7 +22,7 @@ mod report;
 mod witness;
 
 pub use compare::{bits_equal, close, ensure, equal, equal_tokens, near, refused, refused_calmly};
-pub use fake::{Fake, Script};
+pub use fake::Fake;
 pub use golden::{
     device, golden, golden_json, model, model_of, models_dir, ops, small_model, tokenizer,
 };
@@ -204,14 +204,9 @@ impl Likely for Outcome {
 static TIRED: AtomicBool = AtomicBool::new(false);
 
 /// Returns the time limit for a check. It is long enough for a slow machine, so only an infinite
-/// loop reaches it. `CANDECODE_CHECK_PATIENCE` overrides it, in seconds. After the first timeout,
-/// the limit drops to a third, but not below 10 s.
+/// loop reaches it.
 fn patience() -> Duration {
-    let own = std::env::var("CANDECODE_CHECK_PATIENCE").ok().and_then(|s| s.parse::<u64>().ok());
-    let first = own.unwrap_or(180);
-    let seconds =
-        if TIRED.load(Ordering::Relaxed) { (first / 3).max(10).min(first) } else { first };
-    Duration::from_secs(seconds)
+    Duration::from_secs(if TIRED.load(Ordering::Relaxed) { 60 } else { 180 })
 }
 
 /// Runs a check on its own thread, so that panics and infinite loops are reported like any other
@@ -242,7 +237,7 @@ fn start<D: Copy + Send + 'static>(check: &Check<D>, day: &D) -> mpsc::Receiver<
     std::thread::spawn(move || {
         let caught = std::panic::catch_unwind(AssertUnwindSafe(move || check(&day)));
         let outcome = caught.unwrap_or_else(|panic| {
-            let text = describe_panic(&*panic);
+            let text = candecode::kit::panics::describe_panic(&*panic);
             let kind = match candecode::kit::panics::unwritten(&*panic) {
                 Some(task) => Kind::Unwritten(task),
                 None => Kind::Panicked,
@@ -252,17 +247,4 @@ fn start<D: Copy + Send + 'static>(check: &Check<D>, day: &D) -> mpsc::Receiver<
         let _ = send.send(outcome);
     });
     receive
-}
-
-/// Returns the message for a panic. In a check program, the reader's file is a module at
-/// `tests/dayNN_*/../../src/dayNN_*.rs`; this shortens it to the path that the reader knows.
-pub fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = candecode::kit::panics::describe_panic(panic);
-    match text.split_once("../../src/") {
-        Some((folder, rest)) => {
-            let start = folder.rfind("tests").unwrap_or(folder.len());
-            format!("{}src/{rest}", &folder[..start])
-        }
-        None => text,
-    }
 }

@@ -2,7 +2,6 @@
 //!
 //! | argument | what it does |
 //! |---|---|
-//! | `list` | prints the ids of all checks, in the table's order |
 //! | `serve` | runs each check whose id arrives on standard input, and sends a report |
 //! | `measure` | prints numbers for the day's chapter, if the day has any |
 //! | none, or parts of ids | runs these checks side by side, and prints what fails |
@@ -12,7 +11,8 @@
 //! the one that the runner is waiting for.
 
 use super::report::Report;
-use super::{describe_panic, run, run_to_the_end, Check};
+use super::{run, run_to_the_end, Check};
+use candecode::kit::panics::describe_panic;
 use candle_core::Result;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -79,7 +79,6 @@ pub fn main<D: Copy + Send + Sync + 'static>(
     day: &D,
 ) -> ExitCode {
     match args.first().map(String::as_str) {
-        Some("list") => checks.iter().for_each(|check| println!("{}", check.id())),
         Some("serve") => serve(checks, day),
         Some("measure") => {
             for measure in measure {
@@ -90,7 +89,7 @@ pub fn main<D: Copy + Send + Sync + 'static>(
             }
         }
         Some(flag) if flag.starts_with('-') => {
-            eprintln!("error: unknown flag {flag}: use list, serve, measure or parts of ids");
+            eprintln!("error: unknown flag {flag}: use serve, measure or parts of ids");
             return ExitCode::from(2);
         }
         _ => return all(args, checks, also, day),

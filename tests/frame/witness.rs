@@ -1,7 +1,8 @@
 //! A model that records which tokens, at which positions, its cache and mask let each row attend
 //! to.
 
-use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, Step, View};
+use super::fake::{refuse_more_than, tiny_config};
+use candecode::kit::{Cache, Logits, Model, ModelConfig, Step, View};
 use candle_core::{bail, DType, Device, Result, Tensor};
 use std::cell::RefCell;
 
@@ -46,23 +47,11 @@ impl Witness {
         script: impl Fn(&[(u32, u32)]) -> Vec<f32> + 'static,
     ) -> Self {
         let config = ModelConfig {
-            family: Family::Llama,
-            vocab_size,
-            hidden_size: 2,
-            intermediate_size: 2,
             num_hidden_layers: LAYERS,
             num_attention_heads: 2 * HEADS,
             num_key_value_heads: HEADS,
             head_dim: 3,
-            max_position_embeddings: context,
-            norm_eps: 1e-6,
-            rope_theta: 10_000.0,
-            rope_scaling: None,
-            tie_word_embeddings: true,
-            qkv_bias: false,
-            output_bias: false,
-            mlp_bias: false,
-            eos_token_ids: vec![0],
+            ..tiny_config(vocab_size, context)
         };
         Self { config, script: Box::new(script), bound, passes: RefCell::default() }
     }
@@ -136,12 +125,7 @@ impl Model for Witness {
 
     fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
         let (b, t) = step.ids.dims2()?;
-        if self.passes.borrow().len() >= self.bound {
-            bail!(
-                "the model was called {} times, more often than needed: does the loop ever end?",
-                self.bound + 1
-            )
-        }
+        refuse_more_than(self.bound, self.passes.borrow().len() + 1)?;
         let mut layers: Vec<Vec<Vec<Column>>> = Vec::new(); // layer, row, column
         for layer in 0..LAYERS {
             let k = Self::keys(step, layer)?;

@@ -76,7 +76,7 @@ pub fn build(
     let features = days.chain(own).collect::<Vec<_>>().join(",");
     let args = ["--no-default-features", "--package", package, "--bin", name, "--features"];
     let args: Vec<String> = args.into_iter().chain([&*features]).map(String::from).collect();
-    cargo::build(repo, "build", &args, next, Some(cargo::Wait::Engine))
+    cargo::build(repo, "build", &args, next)
 }
 
 /// Builds the engine as `cargo xtask run` would without flags. Also returns the days for which it

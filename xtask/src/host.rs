@@ -9,12 +9,8 @@ use std::process::{Command, Stdio};
 /// Sets `RAYON_NUM_THREADS` for a child. Keeps the reader's value if it's valid (0 means unset, as
 /// in rayon). Without the variable, candle rereads `/proc/cpuinfo` for every matrix product.
 pub fn set_threads(command: &mut Command) {
-    command.env("RAYON_NUM_THREADS", threads_of_children().to_string());
-}
-
-/// Returns the value that [`set_threads`] sets.
-pub fn threads_of_children() -> usize {
-    threads_asked_for("RAYON_NUM_THREADS").unwrap_or_else(default_threads)
+    let threads = threads_asked_for("RAYON_NUM_THREADS").unwrap_or_else(default_threads);
+    command.env("RAYON_NUM_THREADS", threads.to_string());
 }
 
 /// The engine's default device. `DEFAULT` in `crates/kit/src/device.rs` says why.

@@ -5,12 +5,12 @@
 pub mod backup;
 pub mod cargo;
 pub mod checking;
-pub mod child;
+mod child;
 pub mod commands;
-pub mod day_done;
+mod day_done;
 pub mod engine;
 pub mod git;
 pub mod host;
-pub mod progress;
-pub mod score;
+mod progress;
+mod score;
 pub mod term;

@@ -55,22 +55,13 @@ fn help() -> String {
     text
 }
 
-/// Returns the command line with `day 6` joined to `day6`. For commands that pass their arguments
-/// to another program, inserts `--` instead, so that clap leaves the arguments alone.
+/// Returns the command line. For commands that pass their arguments to another program, inserts
+/// `--`, so that clap leaves the arguments alone.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let name = arguments.get(1).map(|name| name.to_string_lossy().into_owned());
     if name.is_some_and(|name| PASSED_ON.contains(&name.as_str())) {
         arguments.insert(2, "--".into());
-        return arguments;
-    }
-    let is_day = |pair: &[OsString]| {
-        let number = pair[1].to_str().and_then(|text| text.parse::<u32>().ok());
-        pair[0].eq_ignore_ascii_case("day") && number.is_some()
-    };
-    while let Some(at) = arguments.windows(2).position(is_day) {
-        let number = arguments.remove(at + 1);
-        arguments[at].push(number);
     }
     arguments
 }

@@ -1,29 +1,24 @@
 //! Scores the reader's engine by replaying day 15's trace of 24 requests.
 //!
-//! Appends each score to a file in the target directory, as a line of JSON. Damaged lines are
-//! skipped, and the file is never rewritten.
+//! The last score is in the target directory, as JSON.
 
 use crate::backup;
 use crate::cargo::{self, Built};
-use crate::checking::saved::Inputs;
-use crate::child::{self, End};
+use crate::child;
 use crate::engine;
 use crate::host;
-use crate::term::{paint, readable, Color};
+use crate::term::{paint, Color};
 use crate::{note, say};
 use anyhow::{bail, Context, Result};
 use candecode_course::{Day, Repo, SCORED_DAYS};
 use serde_json::{json, Value};
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
 /// The day whose trace is replayed. Its oracle has the texts that transformers generates for it.
 const TRACE: &str = "day15_scheduler";
-/// The time limit of a replay. Only an infinite loop should reach it.
-const LIMIT: Duration = Duration::from_secs(600);
 /// The table's rows: title, field, decimals and unit.
 const ROWS: [(&str, &str, usize, &str); 5] = [
     ("passes of the model", "passes", 0, ""),
@@ -37,9 +32,7 @@ const ROWS: [(&str, &str, usize, &str); 5] = [
 ///
 /// # Errors
 /// If the engine doesn't compile or its loop fails, or if the score or its oracle can't be read.
-pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
-    // Computed before the build, so that a file that changes in the meantime makes the score stale.
-    let state = inputs.state(repo);
+pub fn measure(repo: &Repo) -> Result<()> {
     let (built, mine) = engine::build_with_written_days(repo)?;
     let Built::Done(programs) = built else {
         bail!("the engine doesn't compile with your days: see above");
@@ -48,13 +41,17 @@ pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
     let day = *SCORED_DAYS.iter().rev().find(yours).unwrap_or(&7);
     let mut command = Command::new(programs.get("candecode")?);
     host::set_threads(&mut command);
-    let ran = child::run(command.args(["--score", &day.to_string()]), LIMIT)?;
-    if ran.end != End::Exit(0) {
-        note!("{}", readable(&ran.stderr));
-        bail!("day {day}'s loop didn't finish the trace: {}", ran.end.words());
+    command.args(["--score", &day.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut engine = command.spawn().context("cannot start the engine")?;
+    // The last line is the score. Those before it are what the days print.
+    let lines = engine.stdout.take().map(|pipe| BufReader::new(pipe).split(b'\n'));
+    let last_line = lines.into_iter().flatten().map_while(Result::ok).last();
+    let status = engine.wait()?;
+    if !status.success() {
+        bail!("day {day}'s loop didn't finish the trace: {}", child::words_of(status));
     }
-    let said = ran.stdout.lines().last().unwrap_or_default(); // after what the days print
-    let mut score: Value = serde_json::from_str(said).context("the engine's score")?;
+    let mut score: Value =
+        serde_json::from_slice(&last_line.unwrap_or_default()).context("the engine's score")?;
     let path = Day::from_name(TRACE).context(TRACE)?.oracle("json");
     let oracle: Value = serde_json::from_str(&repo.read(&path)?).context(path)?;
     let texts = |from: &Value| from["texts"].as_array().cloned().unwrap_or_default();
@@ -62,38 +59,21 @@ pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
     score["different"] = json!((0..want.len()).filter(|&at| got.get(at) != want.get(at)).count());
     score["tokens per second"] = json!(number(&score, "tokens") / number(&score, "seconds"));
     score["date"] = json!(humantime::format_rfc3339_seconds(SystemTime::now()).to_string());
-    score["state"] = json!(state);
     score.as_object_mut().and_then(|fields| fields.remove("texts"));
     print(&score, last(repo).as_ref());
     if let Some(next) = SCORED_DAYS.iter().find(|next| **next > day) {
         say!("The next day that changes how these requests are served: day {next}");
     }
-    if let Err(problem) = keep(repo, &score) {
-        note!("(couldn't save this score: {problem})");
+    if let Err(problem) = backup::write(&file(repo), score.to_string().as_bytes()) {
+        note!("(couldn't save this score: {problem:#})");
     }
     Ok(())
 }
 
-/// Returns the last complete score.
-pub fn last(repo: &Repo) -> Option<Value> {
-    let bytes = backup::read(&file(repo))?;
-    let text = String::from_utf8_lossy(&bytes);
-    let complete = |score: &Value| {
-        ROWS.iter().all(|row| score[row.1].is_number()) && score["different"].is_u64()
-    };
-    let mut scores = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
-    scores.find(complete)
-}
-
-/// Describes the last score in a few words, with its date if a file has changed since.
-pub fn line(repo: &Repo, inputs: &Inputs) -> Option<String> {
-    let score = last(repo)?;
-    let date = match score["state"] == json!(inputs.state(repo)) {
-        true => String::new(),
-        false => format!(" on {}", day_of(&score)),
-    };
-    let speed = number(&score, "tokens per second");
-    Some(format!("{speed:.0} tokens/s{date}, {}", equality(&score)))
+/// Returns the last score, if there is one.
+fn last(repo: &Repo) -> Option<Value> {
+    let score: Value = serde_json::from_slice(&backup::read(&file(repo))?).ok()?;
+    score["different"].is_u64().then_some(score)
 }
 
 /// Prints a score, next to an earlier one if there is one.
@@ -110,32 +90,17 @@ fn print(score: &Value, before: Option<&Value>) {
         let cell = |score| format!("{:.decimals$}{unit}", number(score, field));
         line(title, [Some(cell(score)), before.map(cell)]);
     }
-    let color = if score["different"] == 0 { Color::Green } else { Color::Red };
-    say!("  texts               {}\n", paint(color, &equality(score)));
-}
-
-/// Reports whether the texts equal those of transformers.
-fn equality(score: &Value) -> String {
-    match &score["different"] {
-        none if *none == 0 => "equal to transformers".to_string(),
-        some => format!("{some} of 24 texts differ from transformers"),
-    }
-}
-
-/// Appends a score, on its own line even if the last one was cut off.
-fn keep(repo: &Repo, score: &Value) -> std::io::Result<()> {
-    let file = file(repo);
-    std::fs::create_dir_all(file.with_file_name(""))?;
-    if file.exists() && !file.is_file() {
-        return Err(std::io::Error::other(format!("{} is not a file", file.display())));
-    }
-    let cut = backup::read(&file).is_some_and(|bytes| bytes.last().is_some_and(|b| *b != b'\n'));
-    let text = format!("{}{score}\n", if cut { "\n" } else { "" });
-    OpenOptions::new().create(true).append(true).open(file)?.write_all(text.as_bytes())
+    let (color, words) = match score["different"].as_u64() {
+        Some(0) => (Color::Green, "equal to transformers".to_string()),
+        some => {
+            (Color::Red, format!("{} of 24 texts differ from transformers", some.unwrap_or(24)))
+        }
+    };
+    say!("  texts               {}\n", paint(color, &words));
 }
 
 fn file(repo: &Repo) -> PathBuf {
-    cargo::target_dir(repo).join("candecode/scores.jsonl")
+    cargo::target_dir(repo).join("candecode/score.json")
 }
 
 /// Returns the date of a score, without the time.

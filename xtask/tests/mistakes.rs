@@ -151,17 +151,6 @@ fn a_damaged_record_is_reported_and_the_checks_still_count() {
     assert!(err.contains("record.jsonl isn't a record: line 1"), "{err}");
 }
 
-#[test]
-#[cfg(unix)]
-fn watch_names_the_mistake_at_once() {
-    let fake = course("3", "two() * helper()");
-    let mut session = common::Session::open(&fake, "check day1 --watch");
-    session.sees("this is what you get: it is three");
-    session.sees("waiting for a save of src/day01_two.rs");
-    session.send("q");
-    assert_eq!(session.ends(), 0);
-}
-
 /// The check takes any number; the reference's day 1 takes a `u32`.
 #[test]
 fn a_passing_day_that_breaks_the_engine_build_is_reported() {

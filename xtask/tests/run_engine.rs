@@ -92,11 +92,11 @@ fn usage_errors_name_the_argument() {
 fn an_unknown_device_is_refused_before_anything_is_built() {
     let fake = Fake::new();
     fake.write("crates/cli/src/main.rs", "this does not compile");
-    for command in ["run", "check"] {
-        let (_, err, code) = fake.say(&[command, "--device", "cuda:0"]);
-        assert!(err.contains("\"cuda:0\"") && code == 2, "{command}: {err}");
-        let (_, err, code) = fake.say(&[command, "--device", "mps"]);
-        assert!(err.contains("did you mean metal?") && code == 2, "{command}: {err}");
+    for command in [&["run"][..], &["check"], &["check", "--watch"]] {
+        for (device, words) in [("cuda:0", "\"cuda:0\""), ("mps", "did you mean metal?")] {
+            let (_, err, code) = fake.say(&[command, &["--device", device]].concat());
+            assert!(err.contains(words) && code == 2, "{command:?}: {err}");
+        }
     }
     if cfg!(target_os = "linux") {
         let (_, err, code) = fake.say(&["run", "--accelerate", "-p", "a"]);

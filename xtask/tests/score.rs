@@ -4,7 +4,7 @@ mod common;
 
 use common::Fake;
 
-const SCORES: &str = "target/candecode/scores.jsonl";
+const SCORE: &str = "target/candecode/score.json";
 
 /// A course with the texts that transformers would write.
 fn course() -> Fake {
@@ -16,7 +16,6 @@ fn course() -> Fake {
 #[test]
 fn a_score_is_saved_and_shown_beside_the_next_one() {
     let fake = course();
-    assert!(fake.say(&["list"]).0.contains("0 of 2 days done, 0 of 3 tasks; a day's tasks"));
     let (out, err, code) = fake.say(&["list", "--score"]);
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.starts_with("24 requests arrive at once and are served by day 7's loop"), "{out}");
@@ -32,48 +31,30 @@ fn a_score_is_saved_and_shown_beside_the_next_one() {
     ] {
         assert!(out.contains(row), "{row}: {out}");
     }
-    let line = "0 of 2 days done, 0 of 3 tasks, 12 tokens/s, equal to transformers; a day's";
-    assert!(fake.say(&["list"]).0.contains(line));
-
-    // Another text, and so another state of the files: the old score has its date now.
     fake.solve("day00_one.rs", |source| source.replace("    1\n", "    5\n"));
-    let date = fake.read(SCORES).split_once("\"date\":\"").unwrap().1[..10].to_string();
-    let out = fake.say(&["list"]).0;
-    assert!(out.contains(&format!("12 tokens/s on {date}, equal to transformers")), "{out}");
+    let date = fake.read(SCORE).split_once("\"date\":\"").unwrap().1[..10].to_string();
     let (out, err, _) = fake.say(&["list", "--score"]);
     assert!(out.contains(&format!("now    {date}\n")), "{out}{err}");
     assert!(out.contains("  passes of the model              9             9\n"), "{out}");
     assert!(out.contains("1 of 24 texts differ from transformers"), "{out}");
-    assert_eq!(fake.read(SCORES).lines().count(), 2);
 }
 
 #[test]
-fn damaged_lines_lose_no_scores_and_failed_runs_add_none() {
+fn a_run_that_fails_leaves_the_last_score() {
     let fake = course();
     fake.say(&["list", "--score"]);
-    let good = fake.read(SCORES);
-    fake.write(SCORES, &format!("nonsense\n{good}{{}}\n{}", &good[..good.len() / 2]));
-    assert!(fake.say(&["list"]).0.contains("12 tokens/s, equal to transformers"));
-    let (out, _, code) = fake.say(&["list", "--score"]);
-    assert!(code == 0 && out.contains("now    20"), "{out}");
-    let kept = fake.read(SCORES);
-    assert!(kept.starts_with(&format!("nonsense\n{good}{{}}\n")), "{kept}");
-    assert_eq!(kept.lines().count(), 5, "{kept}");
-
+    let kept = fake.read(SCORE);
     fake.solve("day01_two.rs", |source| source.replace("one() + one()", "panic!(\"too much\")"));
     let (_, err, code) = fake.say(&["list", "--score"]);
     assert!(err.contains("too much") && err.contains("day 7's loop didn't finish"), "{err}");
-    assert!(code == 1 && fake.read(SCORES) == kept);
+    assert!(code == 1 && fake.read(SCORE) == kept);
     fake.write("src/day01_two.rs", "pub fn two() -> u32 { one }");
     let (_, err, code) = fake.say(&["list", "--score"]);
     assert!(code == 1 && err.contains("error: the engine doesn't compile"), "{err}");
-    assert_eq!(fake.read(SCORES), kept);
+    assert_eq!(fake.read(SCORE), kept);
 
-    #[cfg(unix)]
-    {
-        std::fs::remove_file(fake.path(SCORES)).unwrap();
-        let made = std::process::Command::new("mkfifo").arg(fake.path(SCORES)).status();
-        assert!(made.unwrap().success());
-        assert_eq!(fake.say(&["list"]).2, 0, "a pipe isn't read");
-    }
+    fake.solve("day01_two.rs", |source| source);
+    fake.write(SCORE, &kept[..kept.len() / 2]);
+    let (out, _, code) = fake.say(&["list", "--score"]);
+    assert!(code == 0 && out.contains("now\n"), "a damaged score is none: {out}");
 }

@@ -167,9 +167,16 @@ fn the_readers_git_settings_do_not_affect_update() {
 #[cfg(unix)]
 fn with_git(mine: &Fake, script: impl Fn(&str) -> String) -> String {
     let path = std::env::var("PATH").unwrap();
-    mine.write("bin/git", &script(&path));
+    mine.write("bin/script", &script(&path));
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(mine.path("bin/git"), mode).unwrap();
+    std::fs::set_permissions(mine.path("bin/script"), mode).unwrap();
+    // Written by another program. A file that this one has written can't be run while a child that
+    // another test has just started still holds it open.
+    let copy = std::process::Command::new("cp")
+        .args(["-p", "bin/script", "bin/git"])
+        .current_dir(&mine.root)
+        .status();
+    assert!(copy.unwrap().success());
     format!("{}:{path}", mine.path("bin").display())
 }
 

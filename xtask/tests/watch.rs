@@ -120,15 +120,6 @@ fn saves_of_other_files_print_nothing() {
 }
 
 #[test]
-fn the_key_legend_fits_in_80_columns() {
-    let fake = Fake::new();
-    let mut session = Session::open(&fake, "check --watch");
-    session.sees("○ not written       0.1   say one");
-    let shown = session.sees("(waiting for a save of src/day00_one.rs)");
-    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
-}
-
-#[test]
 fn watch_without_stdin_waits_for_saves_and_shows_no_color() {
     let fake = Fake::new();
     let mut session = Session::shell(&fake, "exec $XTASK check --watch < /dev/null");
@@ -138,11 +129,4 @@ fn watch_without_stdin_waits_for_saves_and_shows_no_color() {
     session.sees("✓ day 0 is done");
     session.interrupt();
     assert_eq!(session.ends(), -1, "ended by the signal");
-}
-
-#[test]
-fn watch_refuses_an_unknown_device_before_the_first_check() {
-    let (out, err, code) = Fake::new().say(&["check", "--watch", "--device", "tpu"]);
-    assert!(err.starts_with("error: unknown device \"tpu\"") && out.is_empty(), "{out}{err}");
-    assert_eq!(code, 2);
 }

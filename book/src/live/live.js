@@ -119,7 +119,6 @@
         constructor(part) {
             this.part = part;
             this.queue = [];
-            this.times = { asked: 0 };
         }
 
         /** Answers a question, or throws the words of what went wrong. */
@@ -149,13 +148,11 @@
                 throw new Error('This browser has no WebAssembly, so the picture stays as it is.');
             }
             await Promise.all([script(`parts/${this.part}.js`), script('parts/model.js')]);
-            const begun = performance.now();
             const blob = new Blob([`(${program})()`], { type: 'text/javascript' });
             const url = URL.createObjectURL(blob);
             this.worker = new Worker(url);
             await this.send({ engine: parts[this.part], model: parts.model });
             URL.revokeObjectURL(url);
-            this.times.start = performance.now() - begun;
         }
 
         send(message) {
@@ -723,9 +720,6 @@
         },
         /** Asks the lessons directly: for tests. */
         ask: (question, part) => lessons(part || 'engine').ask(question),
-        /** For tests: milliseconds that the lessons took to start. */
-        times: () =>
-            Object.fromEntries(Object.entries(engines).map(([name, e]) => [name, e.times])),
         /** Draws a figure once, at a width: for the still pictures and for tests. */
         async still(name, width) {
             await script(`figures/${name}.js`);
@@ -742,8 +736,6 @@
         },
         percent,
         clip,
-        html,
-        reduced: () => matchMedia('(prefers-reduced-motion: reduce)').matches,
     };
 
     const start = () => {

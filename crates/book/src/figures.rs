@@ -106,18 +106,9 @@ fn page_figure(svg: &str, image: &Image, alt: &str) -> Result<String, String> {
         }
         rest = rest.replace(&known, "class=\"new\"");
     }
-    // The parts are for links from outside, and a page may show several figures.
-    let lines = rest.lines().filter(|line| !line.trim().is_empty());
-    let lines = lines.map(|line| without_id(line, "known\" id=\"day")).collect::<Vec<_>>();
+    let lines: Vec<&str> = rest.lines().filter(|line| !line.trim().is_empty()).collect();
     let view = attribute(head, "viewBox").unwrap_or_default();
     Ok(format!("<svg viewBox=\"{view}\" role=\"img\" aria-label=\"{alt}\">\n{}", lines.join("\n")))
-}
-
-fn without_id(line: &str, mark: &str) -> String {
-    let Some(at) = line.find(mark) else { return line.to_string() };
-    let from = at + "known\"".len();
-    let end = line[from..].find('>').map_or(line.len(), |i| from + i);
-    format!("{}{}", &line[..from], &line[end..])
 }
 
 fn escaped(text: &str) -> String {
@@ -265,7 +256,7 @@ mod tests {
         assert_eq!(
             page,
             "<svg viewBox=\"0 0 720 90\" role=\"img\" aria-label=\"A [b] &quot;c&quot;.\">\n\
-             <g class=\"new\"></g>\n<g class=\"known\"></g>\n</svg>"
+             <g class=\"new\"></g>\n<g class=\"known\" id=\"day02\"></g>\n</svg>"
         );
         assert!(images("`![a](b.svg)`", &Chapter::new("`![a](b.svg)`")).is_empty());
     }

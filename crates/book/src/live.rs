@@ -10,7 +10,6 @@ use std::fs;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Instant, SystemTime};
 
 /// The embedded model that the figures use.
 const MODEL: &str = "models/story-230k";
@@ -67,12 +66,16 @@ impl Lessons {
             return Ok(Self::none());
         }
         let target = root.join("target/live");
+        eprintln!(
+            "Compiling the lessons for the live figures, unless that's done: about three minutes \
+             on two cores."
+        );
         if days == Days::Mine {
             let (yours, features) = mixture(root)?;
-            let wasm = timed(root, &target, &features)?;
+            let wasm = cargo(root, &target, &features)?;
             return Ok(Self { wasm: Some(wasm), mistakes: Vec::new(), yours: Some(yours) });
         }
-        let wasm = timed(root, &target, "ref")?;
+        let wasm = cargo(root, &target, "ref")?;
         Ok(Self { wasm: Some(wasm), mistakes: mistakes(&target)?, yours: None })
     }
 
@@ -129,31 +132,6 @@ impl Lessons {
 pub fn compile_to(root: &Path, target: &Path, features: &str, to: &Path) -> Result<()> {
     let wasm = cargo(root, target, features)?;
     fs::write(to, wasm).with_context(|| to.display().to_string())
-}
-
-/// Compiles the lessons. Says beforehand how long that took the last time.
-fn timed(root: &Path, target: &Path, features: &str) -> Result<Vec<u8>> {
-    let wasm = target.join(TARGET).join("live/candecode_live.wasm");
-    let written = || fs::metadata(&wasm).and_then(|file| file.modified()).ok();
-    let before: Option<SystemTime> = written();
-    let note = target.join("seconds");
-    match fs::read_to_string(&note) {
-        Ok(seconds) => eprintln!(
-            "Compiling the lessons for the live figures, unless that's done. The last time it took \
-             {} seconds.",
-            seconds.trim()
-        ),
-        Err(_) => eprintln!(
-            "Compiling the lessons for the live figures, the engine included: about three minutes \
-             on two cores."
-        ),
-    }
-    let start = Instant::now();
-    let bytes = cargo(root, target, features)?;
-    if written() != before {
-        fs::write(&note, start.elapsed().as_secs().to_string())?;
-    }
-    Ok(bytes)
 }
 
 /// Returns the days that the reader has started, and the cargo features that use the reference for

@@ -107,14 +107,21 @@ fn formulas(text: &str, chapter: &Chapter, mut problem: impl FnMut(usize, String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
+    use std::sync::LazyLock;
 
-    fn shown(text: &str) -> (String, Vec<String>) {
+    /// A folder with a figure. It's written once, because the tests that read it run side by side.
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
         let dir = std::env::temp_dir().join(format!("candecode-book-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("book/src")).unwrap();
         std::fs::write(dir.join("book/src/x.svg"), "<svg viewBox=\"0 0 720 9\">\n<g/>\n</svg>\n")
             .unwrap();
+        dir
+    });
+
+    fn shown(text: &str) -> (String, Vec<String>) {
         let mut problems = Vec::new();
-        let page = page(&dir, "book/src/a.md", text, &Lessons::none(), &mut problems);
+        let page = page(&ROOT, "book/src/a.md", text, &Lessons::none(), &mut problems);
         (page, problems.iter().map(Problem::to_string).collect())
     }
 

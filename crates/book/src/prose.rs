@@ -1,9 +1,8 @@
 //! Finds the formulas of a chapter, and separates its prose from code.
 //!
-//! A formula is `$…$` in a line, or `$$…$$` or a block of `math` on lines of its own. GitHub reads
-//! the text between dollars as Markdown before it reads the formula, so a formula that Markdown
-//! could misread is written as `` $`…`$ ``, or as a block of `math`. [`Chapter::new`] reports
-//! formulas that GitHub wouldn't show.
+//! A formula is `$…$` in a line, or a block of `math`. GitHub reads the text between dollars as
+//! Markdown before it reads the formula, so a formula that Markdown could misread is written as
+//! `` $`…`$ `` or as a block. [`Chapter::new`] reports formulas that GitHub wouldn't show.
 
 use std::ops::Range;
 
@@ -65,22 +64,16 @@ impl Chapter {
         while i < lines.len() {
             let (before, content) = prefix(lines[i]);
             let fence = split_fence(content);
-            let is_formula = content.starts_with("$$");
             let in_html =
                 prefix(lines[paragraph.start.min(i)]).1.starts_with('<') && paragraph.end == i;
             let mut begins = ["|", "#", "- ", "* ", "<!--"].iter().any(|m| content.starts_with(m));
             begins |= content.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(". ");
             begins &= paragraph.is_empty() || !in_html;
-            if fence.is_some() || is_formula || begins || content.is_empty() {
+            if fence.is_some() || begins || content.is_empty() {
                 chapter.paragraph(text, &starts, paragraph);
                 paragraph = i..i;
             }
             let Some((mark, info)) = fence else {
-                if is_formula {
-                    i = chapter.displayed(&starts, &lines, i);
-                    paragraph = i..i;
-                    continue;
-                }
                 i += 1;
                 paragraph.end = i;
                 if content.starts_with("<!--") && content.trim_end().ends_with("-->") {
@@ -138,37 +131,6 @@ impl Chapter {
             .map(|b| if b == b'\n' { '\n' } else { ' ' })
             .collect();
         self.prose.replace_range(range, &spaces);
-    }
-
-    /// Reads the formula `$$…$$` that begins at line `i`. Returns the line after it.
-    fn displayed(&mut self, starts: &[usize], lines: &[&str], i: usize) -> usize {
-        let (before, first) = prefix(lines[i]);
-        let mut latex = first[2..].trim_end().to_string();
-        let mut last = i;
-        while !latex.ends_with("$$") {
-            last += 1;
-            let Some(line) = lines.get(last).map(|line| prefix(line).1.trim_end()) else { break };
-            if line.is_empty() {
-                break;
-            }
-            latex += &format!("\n{line}");
-        }
-        let Some(latex) = latex.strip_suffix("$$") else {
-            let why = "this $$ has no closing $$ before the next empty line";
-            self.problems.push((starts[i], why.into()));
-            return i + 1;
-        };
-        if let Some(what) = misread(latex).filter(|_| !latex.contains("$$")) {
-            let why = format!("GitHub would misread {what} between $$: use a block of ```math");
-            self.problems.push((starts[i], why));
-        } else if latex.contains('$') {
-            self.problems.push((starts[i], "a formula ends in the middle of this line".into()));
-        }
-        let range = starts[i]..starts[last] + lines[last].len();
-        self.blank(range.clone());
-        let latex = latex.trim().to_string();
-        self.formulas.push(Formula { range, latex, display: Some(before.to_string()) });
-        last + 1
     }
 
     /// Reads the formulas and the code in the lines of a paragraph.
@@ -237,7 +199,9 @@ impl Chapter {
         let before = text[..at].chars().next_back().unwrap_or('\n');
         let after = text[at + length + 1..].chars().next().unwrap_or('\n');
         if latex.is_empty() {
-            return problem("put $$ on a line of its own, and \\$ for a dollar sign");
+            return problem(
+                "write a displayed formula as a block of ```math, and \\$ for a dollar",
+            );
         } else if latex.contains('\n') {
             return problem("GitHub wants a formula on one line: break the line before it");
         } else if latex.starts_with(' ') || latex.ends_with(' ') {
@@ -320,7 +284,7 @@ mod tests {
     #[test]
     fn formulas_are_found_and_code_is_left_alone() {
         let text = "A $x_i$, `$no$`, \\$5, ($y$) and $`a\\,b`$.\n\n```sh\n$ cargo $x$\n```\n\
-                    | `a$` | $z$ |\n\n$$\na + b\n$$\n> ```math\n> c \\\\\n> d\n> ```\n\
+                    | `a$` | $z$ |\n\n```math\na + b\n```\n> ```math\n> c \\\\\n> d\n> ```\n\
                     <!-- $q -->\n";
         assert_eq!(latex(text), ["x_i", "y", "a\\,b", "z", "a + b", "c \\\\\nd"]);
         let chapter = Chapter::new(text);
@@ -340,10 +304,8 @@ mod tests {
             ("$a * b$", "misread `*`"),
             ("$\\mathbf{x}_i$", "misread `_i`"),
             ("$$\na \\\\ b\n$$", "```math"),
-            ("$$\na", "no closing $$"),
             ("$\\operatorname{f}(x)$", "refuses \\operatorname"),
             ("$`\\operatorname{f}(x)`$", "refuses \\operatorname"),
-            ("$$\n\\operatorname{f}(x)\n$$", "refuses \\operatorname"),
             ("> ```math\n> \\operatorname{f}(x)\n> ```", "refuses \\operatorname"),
             ("<summary>What is $x$?</summary>", "inside HTML"),
             ("<summary>`x`</summary>", "inside HTML"),

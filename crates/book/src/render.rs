@@ -63,12 +63,6 @@ mod site {
         warnings.with_ansi(false).with_target(false).with_writer(Arc::clone(&log)).init();
         let dir = root.join("book");
         let index = dir.join("book/index.html");
-        // mdBook empties the folder before it renders.
-        let stamp = dir.join("book/.still");
-        if days == Days::None && is_newer(&stamp, &dir).unwrap_or(false) {
-            println!("nothing has changed: {}", index.display());
-            return Ok(index);
-        }
         let mut config = Config::from_disk(dir.join("book.toml"))?;
         // This program is the only preprocessor.
         config.set("preprocessor", toml::Table::new())?;
@@ -77,34 +71,8 @@ mod site {
         book.build().context("mdBook couldn't render the book")?;
         let warnings = String::from_utf8_lossy(&log.text()).trim_end().to_string();
         ensure!(warnings.is_empty(), "{warnings}");
-        if days == Days::None {
-            std::fs::write(&stamp, "")?;
-        }
         println!("{pages} pages: {}", index.display());
         Ok(index)
-    }
-
-    /// Returns whether a file is newer than all sources of the book, and than this program.
-    fn is_newer(stamp: &Path, dir: &Path) -> io::Result<bool> {
-        let built = stamp.metadata()?.modified()?;
-        let mut open = vec![
-            dir.join("src"),
-            dir.join("theme"),
-            dir.join("book.toml"),
-            std::env::current_exe()?,
-        ];
-        while let Some(path) = open.pop() {
-            let file = path.metadata()?;
-            // A folder changes when a file in it is added or removed.
-            if file.modified()? >= built {
-                return Ok(false);
-            } else if file.is_dir() {
-                for entry in path.read_dir()? {
-                    open.push(entry?.path());
-                }
-            }
-        }
-        Ok(true)
     }
 
     /// Collects mdBook's log. mdBook only warns about unbalanced tags and the like; [`build`]

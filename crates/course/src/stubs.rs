@@ -142,9 +142,7 @@ fn regions(lines: &[&str]) -> Result<Vec<Region>, String> {
                 return Err(format!("line {number}: `{CLOSE}` without `{OPEN}` above it"))
             }
             (CLOSE, Some(start)) => {
-                let region = Region { task: pending.take(), open: start, close: at };
-                fits(&region, lines)?;
-                found.push(region);
+                found.push(Region { task: pending.take(), open: start, close: at });
                 open = None;
             }
             _ => match (task_line(text, number)?, open) {
@@ -153,7 +151,7 @@ fn regions(lines: &[&str]) -> Result<Vec<Region>, String> {
                 }
                 (Some(task), None) => {
                     alone(&pending)?;
-                    known(&task, &found)?;
+                    unique(&task, &found)?;
                     pending = Some(Task { part, ..task });
                 }
                 (None, None) if !text.is_empty() && !text.starts_with("//") => alone(&pending)?,
@@ -178,49 +176,15 @@ fn alone(pending: &Option<Task>) -> Result<(), String> {
     }
 }
 
-/// Returns an error if the task's number is taken, or if it's from a different day than the tasks
-/// before it.
-fn known(task: &Task, found: &[Region]) -> Result<(), String> {
-    let day = |id: &str| id.split('.').next().map(str::to_string);
-    for other in found.iter().filter_map(|region| region.task.as_ref()) {
-        if other.id == task.id {
-            return Err(format!(
-                "line {}: duplicate task {}, first defined on line {}",
-                task.line, task.id, other.line
-            ));
-        }
-        if day(&other.id) != day(&task.id) {
-            return Err(format!(
-                "line {}: task {} is from a different day than task {} on line {}",
-                task.line, task.id, other.id, other.line
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Returns an error unless the region is a whole body (with a task) or whole items (without one).
-fn fits(region: &Region, lines: &[&str]) -> Result<(), String> {
-    let line = region.open + 1;
-    let code = |l: &&&str| !l.trim().is_empty();
-    let before = lines[..region.open].iter().rev().find(code).map_or("", |l| l.trim());
-    let after = lines[region.close + 1..].iter().find(code).map_or("", |l| l.trim());
-    match &region.task {
-        Some(task) if !after.starts_with('}') => Err(format!(
-            "line {}: code after the solution of task {}: the markers must enclose the whole body",
-            region.close + 2,
-            task.id
+/// Returns an error if the task's number is taken.
+fn unique(task: &Task, found: &[Region]) -> Result<(), String> {
+    let mut tasks = found.iter().filter_map(|region| region.task.as_ref());
+    match tasks.find(|other| other.id == task.id) {
+        None => Ok(()),
+        Some(other) => Err(format!(
+            "line {}: duplicate task {}, first defined on line {}",
+            task.line, task.id, other.line
         )),
-        Some(task) if region.close == region.open + 1 => {
-            Err(format!("line {line}: the solution of task {} is empty", task.id))
-        }
-        None if before.starts_with("///") || before.starts_with("#[") => Err(format!(
-            "line {line}: `{before}` belongs to the marked item: put it between the markers"
-        )),
-        None if before.ends_with('{') && (before.contains("fn ") || before.starts_with(')')) => {
-            Err(format!("line {line}: a marked body needs a line `// task N.M: title` above it"))
-        }
-        _ => Ok(()),
     }
 }
 

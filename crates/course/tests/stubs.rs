@@ -1,8 +1,6 @@
 //! The stub generator, on small literal sources.
 
 use candecode_course::stubs;
-use std::io::Write;
-use std::process::{Command, Stdio};
 
 const ALLOW: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead_code)] \
                      // remove when the day is done\n";
@@ -134,76 +132,12 @@ fn errors_name_the_line() {
 }
 
 #[test]
-fn a_region_must_be_a_whole_body_or_whole_items() {
-    let task = "// task 6.1: x\n// <solution>\n1;\n// </solution>";
+fn task_numbers_are_unique() {
+    let body = "fn f() {\n    // task 6.1: x\n    // <solution>\n    1\n    // </solution>\n}\n";
     assert_eq!(
-        error(&format!("{task}\n2")),
-        "line 6: code after the solution of task 6.1: the markers must enclose the whole body"
-    );
-    assert_eq!(
-        error("// task 6.1: x\n// <solution>\n// </solution>"),
-        "line 3: the solution of task 6.1 is empty"
-    );
-    assert_eq!(
-        error("// <solution>\n1\n// </solution>"),
-        "line 2: a marked body needs a line `// task N.M: title` above it"
-    );
-    assert_eq!(
-        stubs::tasks("/// Doc.\n// <solution>\nfn a() {}\n// </solution>\n").unwrap_err(),
-        "line 2: `/// Doc.` belongs to the marked item: put it between the markers"
-    );
-}
-
-#[test]
-fn task_numbers_are_unique_and_belong_to_one_day() {
-    let body = |id: &str| {
-        format!(
-            "fn f() {{\n    // task {id}: x\n    // <solution>\n    1\n    // </solution>\n}}\n"
-        )
-    };
-    let twice = body("6.1") + &body("6.1");
-    assert_eq!(
-        stubs::tasks(&twice).unwrap_err(),
+        stubs::tasks(&body.repeat(2)).unwrap_err(),
         "line 8: duplicate task 6.1, first defined on line 2"
     );
-    let days = body("6.1") + &body("7.1");
-    assert_eq!(
-        stubs::stub(&days).unwrap_err(),
-        "line 8: task 7.1 is from a different day than task 6.1 on line 2"
-    );
-}
-
-/// Titles of every length near the line's end, at two indents: what rustfmt would change is our
-/// mistake.
-#[test]
-fn rustfmt_changes_nothing() {
-    let mut source = String::from("//! Day 6.\n");
-    for n in 55..95 {
-        let title = "ab ".repeat(40)[..n as usize - 1].trim_end().to_string() + "x";
-        let task = |pad: &str, number: u32| {
-            let marks = format!("{pad}// <solution>\n{pad}1\n{pad}// </solution>\n");
-            format!("{pad}// task 6.{number}: {title}\n{marks}")
-        };
-        source += &format!("\nfn f{n}() {{\n{}}}\n", task("    ", n));
-        let inner = task("        ", 100 + n);
-        source += &format!("\nimpl A {{\n    fn f{n}() {{\n{inner}    }}\n}}\n");
-    }
-    for stub in [stubs::stub(DAY).unwrap(), stubs::stub(&source).unwrap()] {
-        assert_eq!(rustfmt(&stub), stub);
-    }
-}
-
-fn rustfmt(source: &str) -> String {
-    let mut child = Command::new("rustfmt")
-        .args(["--edition", "2021"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
-    let out = child.wait_with_output().unwrap();
-    assert!(out.status.success());
-    String::from_utf8(out.stdout).unwrap()
 }
 
 #[test]

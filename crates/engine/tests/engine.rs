@@ -196,15 +196,14 @@ fn many_or_long_stop_strings_do_not_slow_matching() {
         }
         began.elapsed()
     };
-    let best = |stops: &[String]| (0..5).map(|_| cost(stops)).min().unwrap();
-    let one = best(&["END".into()]);
+    let one = (0..5).map(|_| cost(&["END".into()])).min().unwrap();
     let many: Vec<String> = (0..100_000).map(|i| format!(" {i} and {i}")).collect();
     let long = vec![pieces.concat() + "END"];
     for (what, stops) in [("100,000", &many), ("one of 19 KB", &long)] {
-        let cost = best(stops);
         // Searching for each of them, or through all of the pending text, would cost a thousand
-        // times as much.
-        assert!(cost < one * 100, "{what}: {cost:?}, but {one:?} for one of three letters");
+        // times as much. On a busy machine, some tries take long.
+        let is_cheap = (0..20).any(|_| cost(stops) < one * 100);
+        assert!(is_cheap, "{what}: more than a hundred times {one:?}, for one of three letters");
     }
 }
 

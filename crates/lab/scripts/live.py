@@ -15,7 +15,7 @@ them, in turn, or with --all-views in all four.
     crates/lab/scripts/live.py book/book --film book/src/images/live.webp   # write the README's animation
 
 Needs Playwright and Chromium, as crates/lab/scripts/look.py does. Without them, prints that it was skipped and
-succeeds, unless --require is given. The same goes for a book without live figures (no WebAssembly target).
+succeeds. The same goes for a book without live figures (no WebAssembly target).
 """
 import argparse
 import base64
@@ -328,14 +328,10 @@ def seen(browser, page_name, names, view, first, args):
         try:
             took = begin(page, name, touch)
             if first:
-                started = page.evaluate("() => candecode.times().engine?.start")
-                lessons = f"starting the lessons: {started:.0f} ms" if started else "without the lessons"
-                print(f"{page_name[:-5]:<24} {name:<12} first answer after {took * 1000:.0f} ms ({lessons})", flush=True)
+                print(f"{page_name[:-5]:<24} {name:<12} first answer after {took * 1000:.0f} ms", flush=True)
             time.sleep(0.2)
             fits(page, name, say)
             picture(page, name, args.out, called)
-            if args.look:
-                continue
             drive(page, name, touch, say)
             fits(page, name, say)
             picture(page, name, args.out, f"{called}-driven")
@@ -359,11 +355,9 @@ def main():
     args.add_argument("book", help="the folder of the built book")
     args.add_argument("--out", help="write screenshots to this folder")
     args.add_argument("--only", help="only these figures, such as sampler,rope")
-    args.add_argument("--look", action="store_true", help="only start the figures, without driving them (for screenshots)")
     args.add_argument("--all-views", action="store_true", help="check each figure in all four views")
     args.add_argument("--stills", action="store_true", help="write the still pictures and exit")
     args.add_argument("--film", help="write an animation of the sampler figure to this file and exit")
-    args.add_argument("--require", action="store_true", help="fail instead of skipping the checks")
     args = args.parse_args()
     book = pathlib.Path(args.book).resolve()
     named = [os.environ["CHROMIUM"]] if os.environ.get("CHROMIUM") else BROWSERS
@@ -380,7 +374,7 @@ def main():
             skipped = "this Python has no Playwright (pip install playwright)"
     if skipped:
         print(f"SKIPPED live figures: {skipped}")
-        return 1 if args.require else 0
+        return 0
 
     pages = {}
     for path in sorted(book.glob("*.html")):
@@ -421,7 +415,6 @@ def main():
             for words in found(check):
                 wrong.append(words)
                 print(words, flush=True)
-        speed(browser, served, first)
         browser.close()
     print(f"live.py: {sum(map(len, pages.values()))} figures, {len(wrong)} problems")
     return 1 if wrong else 0
@@ -508,26 +501,6 @@ def together(browser, base, pages):
         except Exception as error:
             watch.said.append(f"{name}: {str(error).splitlines()[0]}")
     return [f"{page_name}, all figures at once: {words}" for words in watch.close()]
-
-
-def speed(browser, base, page_name, budget=1000):
-    """Measures the time from the first click to the first answer, on the first visit to a page and on later ones."""
-    watch = Watch(browser, base)
-    touched = []
-    for _ in range(3):
-        watch.page.goto(base + page_name)
-        place = watch.page.locator(".live").first
-        name = place.get_attribute("data-live")
-        touched.append(watch.page.evaluate("""async (name) => {
-          const place = document.querySelector(`.live[data-live="${name}"]`);
-          const begun = performance.now();
-          place.querySelector('.live-start').click();
-          while (!place.querySelector('.live-picture svg')) await new Promise((done) => setTimeout(done, 2));
-          return performance.now() - begun;
-        }""", name))
-    watch.close()
-    cold, warm = touched[0], min(touched[1:])
-    print(f"first answer, {name}: {cold:.0f} ms, and {warm:.0f} ms on later visits (budget on a laptop: {budget} ms)")
 
 
 def stills(browser, base, pages):

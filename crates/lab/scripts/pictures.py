@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DAY = ROOT / "src/day01_attention.rs"
@@ -56,7 +57,8 @@ def main():
     finally:
         DAY.write_bytes(before)
     said = re.sub(r"[^\n]*\r(?!\n)", "", said.replace("\r\n", "\n")).strip()
-    said = "\n".join(line for line in said.split("\n") if "Finished" not in line and "Blocking" not in line and not line.startswith("Building"))
+    kept = [line for line in said.split("\n") if "Finished" not in line and "Blocking" not in line and not line.startswith("Building")]
+    said = "\n".join(textwrap.fill(line, 100, subsequent_indent=" " * 9) if len(line) > 100 and "\x1b" not in line else line for line in kept)
     chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
     if not chromium:
         sys.exit("can't find Chromium")
@@ -67,7 +69,7 @@ def main():
         page.write_text(PAGE % as_html(shown))
         to = ROOT / "book/src/images/check.png"
         subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--screenshot={to}", "--hide-scrollbars",
-                        f"--window-size=940,{height}", "--force-device-scale-factor=1.5", page.as_uri()], check=True, capture_output=True)
+                        f"--window-size=970,{height}", "--force-device-scale-factor=1.5", page.as_uri()], check=True, capture_output=True)
     print(said)
 
 

@@ -85,7 +85,7 @@ fn build(
     let args = [&args[..], &["--package", "candecode-cli", "--features", &features]].concat();
     let args: Vec<String> = args.into_iter().map(str::to_string).collect();
     let next = format!("Building the engine ({name}).");
-    let Built::Done(programs) = cargo::build(repo, "build", &args, &next, None)? else {
+    let Built::Done(programs) = cargo::build(repo, "build", &args, &next)? else {
         bail!("the engine doesn't build; `cargo xtask doctor` checks for common causes");
     };
     let kept = dir(repo).join(format!("{name}{}", std::env::consts::EXE_SUFFIX));

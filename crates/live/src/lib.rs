@@ -14,6 +14,7 @@ pub mod figures;
 pub mod model;
 mod words;
 
+use serde_json::json;
 use std::cell::RefCell;
 
 thread_local! {
@@ -42,7 +43,9 @@ pub extern "C" fn open_model() {
     ANSWER.take();
     let buffers = BUFFERS.take();
     ANSWER.set(words::answer(match <[Vec<u8>; 3]>::try_from(buffers) {
-        Ok([config, tokenizer, weights]) => model::open(&config, &tokenizer, weights),
+        Ok([config, tokenizer, weights]) => {
+            model::open(&config, &tokenizer, weights).map(|()| json!({}))
+        }
         Err(buffers) => Err(format!("expected a model's three files, got {}", buffers.len())),
     }));
 }

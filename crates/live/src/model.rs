@@ -2,11 +2,10 @@
 
 use candecode::day05_model::Transformer;
 use candecode::kit::weights::TensorSource;
-use candecode::kit::{Model, ModelConfig, Tokenizer, Weights};
+use candecode::kit::{ModelConfig, Tokenizer, Weights};
 use candecode_engine::Engine;
 use candecode_formats::SafetensorsSource;
 use candle_core::{DType, Device};
-use serde_json::{json, Value};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ thread_local! {
 ///
 /// # Errors
 /// If a file can't be parsed.
-pub fn open(config: &[u8], tokenizer: &[u8], weights: Vec<u8>) -> Result<Value, String> {
+pub fn open(config: &[u8], tokenizer: &[u8], weights: Vec<u8>) -> Result<(), String> {
     let say = |error: &dyn std::fmt::Display| error.to_string();
     let config = std::str::from_utf8(config).map_err(|e| say(&e))?;
     let config = ModelConfig::from_json(config).map_err(|e| format!("{e:#}"))?;
@@ -30,13 +29,7 @@ pub fn open(config: &[u8], tokenizer: &[u8], weights: Vec<u8>) -> Result<Value, 
     let engine = Engine::from_parts(config, tokenizer, &weights).map_err(|e| say(&e))?;
     // A page keeps its model until it is closed, because ongoing generations borrow it.
     ENGINE.set(Some(Box::leak(Box::new(engine))));
-    let config = self::engine()?.model().config();
-    Ok(json!({
-        "layers": config.num_hidden_layers,
-        "heads": config.num_attention_heads,
-        "context": config.max_position_embeddings,
-        "vocab": config.vocab_size,
-    }))
+    Ok(())
 }
 
 /// Returns the engine: the model and its tokenizer.

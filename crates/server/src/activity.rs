@@ -4,6 +4,7 @@ use crate::util::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 /// A connection that has waited this long for its client can be closed to admit a new one. Clients
 /// send their request right after connecting, so this is long enough even when many connect at
@@ -34,20 +35,35 @@ impl Activity {
         *lock(&self.waits) = reading.then(Instant::now);
     }
 
-    /// Returns the start of this connection's wait if it can be evicted, and None if it can't.
-    fn evictable(&self) -> Option<Instant> {
-        (*lock(&self.waits)).filter(|since| since.elapsed() >= IDLE)
+    /// Evicts this connection, which then doesn't wait anymore.
+    fn evict(&self) {
+        self.reads(false);
+        self.evicted.notify_one();
     }
 }
 
-/// Evicts the connection that has been idle the longest. Returns false if none is idle.
-pub fn evict(open: &Open) -> bool {
-    let open = lock(open);
-    let idle = open.iter().filter_map(|one| Some((one.evictable()?, one)));
-    let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) else { return false };
-    oldest.reads(false); // so that it isn't picked again
-    oldest.evicted.notify_one();
-    true
+/// Evicts the connection that has waited for its client the longest, as soon as that is long
+/// enough. Returns false if none waits.
+///
+/// After a moment without the processor, the server finds many new connections at once, none of
+/// which has waited for long. They mustn't keep a client out.
+pub async fn evict(open: &Open) -> bool {
+    loop {
+        let rest = {
+            let open = lock(open);
+            let waiting = open.iter().filter_map(|one| Some(((*lock(&one.waits))?, one)));
+            let Some((since, oldest)) = waiting.min_by_key(|(since, _)| *since) else {
+                return false;
+            };
+            let rest = IDLE.saturating_sub(since.elapsed());
+            if rest.is_zero() {
+                oldest.evict();
+                return true;
+            }
+            rest
+        };
+        sleep(rest).await;
+    }
 }
 
 /// Protects a connection from eviction while one of its requests is being answered.
@@ -64,5 +80,23 @@ impl Answering {
 impl Drop for Answering {
     fn drop(&mut self) {
         *lock(&self.0.waits) = Some(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_has_just_come_is_evicted_once_it_has_waited() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (works, waits) = (Arc::new(Activity::new()), Arc::new(Activity::new()));
+        let answering = Answering::new(works.clone());
+        let open = Open::new(vec![works, waits.clone()]);
+        assert!(runtime.block_on(evict(&open)));
+        runtime.block_on(waits.evicted.notified());
+        assert!(!runtime.block_on(evict(&open)), "the other one is at work");
+        drop(answering);
+        assert!(runtime.block_on(evict(&open)), "now it waits for the next request");
     }
 }

@@ -65,25 +65,28 @@ pub async fn serve(
             Err(error) if matches!(error.kind(), ConnectionAborted | ConnectionReset) => continue,
             Err(error) => {
                 if error.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code)) {
-                    evict(&state.open);
+                    evict(&state.open).await;
                 }
                 sleep(Duration::from_millis(5)).await;
                 continue;
             }
         };
         let place = match places.clone().try_acquire_owned() {
-            Ok(place) => place,
-            Err(_) if evict(&state.open) => match places.clone().acquire_owned().await {
-                Ok(place) => place,
-                Err(_) => break, // unreachable: the semaphore is never closed
+            Ok(place) => Some(place),
+            Err(_) => tokio::select! {
+                place = places.clone().acquire_owned() => place.ok(),
+                evicted = evict(&state.open) => match evicted {
+                    true => places.clone().acquire_owned().await.ok(),
+                    false => None,
+                },
             },
-            Err(_) => {
-                state.metrics.refused(503);
-                if let Ok(place) = turned_away.clone().try_acquire_owned() {
-                    tokio::spawn(turn_away(stream, place));
-                }
-                continue;
+        };
+        let Some(place) = place else {
+            state.metrics.refused(503);
+            if let Ok(place) = turned_away.clone().try_acquire_owned() {
+                tokio::spawn(turn_away(stream, place));
             }
+            continue;
         };
         let _ = stream.set_nodelay(true); // tokens are tiny: send each one right away
         let activity = Arc::new(Activity::new());

@@ -17,7 +17,7 @@ use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 
 /// The name of the built-in template.
-pub const STORY: &str = "story";
+const STORY: &str = "story";
 
 /// A story that the user and the model write in turns: the user's line begins a paragraph, and the
 /// model finishes it. What a tool returns continues the paragraph.
@@ -97,9 +97,9 @@ impl Template {
         Ok(Self { jinja, variables, source, text, date: None, stops: Vec::new() })
     }
 
-    /// Returns the template named by `asked` (a file, or [`STORY`]), or by default the model's own:
+    /// Returns the template named by `asked` (a file, or `story`), or by default the model's own:
     /// `chat_template.jinja`, the one in `tokenizer_config.json`, or a GGUF file's metadata. The
-    /// embedded story models use [`STORY`].
+    /// embedded story models use `story`.
     ///
     /// # Errors
     /// If there is none, or it can't be read or compiled.

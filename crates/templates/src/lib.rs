@@ -4,7 +4,7 @@
 
 #![warn(missing_docs)]
 
-pub mod chat_template;
+mod chat_template;
 pub mod jinja;
 
-pub use chat_template::{date, setting, RenderOptions, Template, STORY};
+pub use chat_template::{date, setting, RenderOptions, Template};

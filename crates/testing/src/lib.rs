@@ -13,6 +13,7 @@ pub use random::Random;
 
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Returns the root of the repository.
 pub fn root() -> PathBuf {
@@ -50,9 +51,12 @@ pub struct Folder(
 );
 
 impl Folder {
-    /// Creates an empty folder for this test.
+    /// Creates an empty folder for this test, even if another one calls its own the same.
     pub fn new(test: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("candecode-{test}-{}", std::process::id()));
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("candecode-{test}-{}-{number}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
         Self(dir)

@@ -1,21 +1,15 @@
 //! Builds the course for one mix of days, and reports the programs or the errors.
 
-use super::waits::Wait;
 use crate::cargo;
 use crate::note;
 use crate::term;
-use anyhow::{anyhow, ensure, Context, Result};
+use anyhow::{anyhow, Context, Result};
 use candecode_course::{in_src, Repo};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::sync::mpsc::{channel, RecvTimeoutError};
-use std::time::{Duration, Instant};
-
-/// Without a terminal, the time a build may take before it's announced.
-const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The outcome of a build.
 pub enum Built {
@@ -41,8 +35,6 @@ pub struct Programs {
     paths: BTreeMap<String, PathBuf>,
     libraries: BTreeMap<String, PathBuf>,
     folders: BTreeSet<String>,
-    /// Number of compiler warnings.
-    pub warnings: usize,
 }
 
 impl Programs {
@@ -87,105 +79,48 @@ impl Programs {
 struct Messages {
     programs: Programs,
     broken: BTreeSet<Place>,
-    stale: bool,
 }
 
 /// Runs `cargo SUBCOMMAND ARGS` and returns what it built. Cargo's messages are passed through,
-/// with its progress bar if standard error is a terminal. `next` announces the build in a sentence,
-/// with what the last one of its `kind` took.
-///
-/// Ctrl-C during a build can leave rustc's incremental cache in a state that breaks linking in
-/// every later build (rust-lang/rust#81280, open since 2021). A build that fails in this particular
-/// way is repeated from a clean cache.
+/// with its progress bar if standard error is a terminal. `next` announces the build in a sentence.
 ///
 /// # Errors
 /// If cargo cannot be started.
-pub fn build(
-    repo: &Repo,
-    subcommand: &str,
-    args: &[String],
-    next: &str,
-    kind: Option<Wait>,
-) -> Result<Built> {
-    let next = next.to_string() + &kind.map_or(String::new(), |kind| kind.last(repo));
-    let is_first = !cargo::has_built(&cargo::target_dir(repo));
-    let begun = Instant::now();
-    let (mut messages, mut succeeded) = attempt(repo, subcommand, args, &next, false)?;
-    if !succeeded && messages.stale {
-        note!("An interrupted build left the compiler's cache unusable. Rebuilding the crate.");
-        let mut clean = cargo::command(repo);
-        clean.args(["clean", "--quiet", "-p", "candecode", "-p", "candecode-engine"]);
-        clean.args(["-p", "candecode-cli", "-p", "candecode-checks"]);
-        let clean = clean.status()?;
-        ensure!(clean.success(), "cargo clean failed");
-        (messages, succeeded) = attempt(repo, subcommand, args, &next, true)?;
-    }
-    if !succeeded {
-        return Ok(Built::Broken(messages.broken));
-    }
-    if let Some(kind) = kind.filter(|_| !is_first) {
-        kind.remember(repo, begun); // the first build is no measure for the next one
-    }
-    super::note_built(&cargo::target_dir(repo));
-    Ok(Built::Done(messages.programs))
-}
-
-/// Runs cargo once. With `last`, an error that suggests a stale cache is shown like any other.
-fn attempt(
-    repo: &Repo,
-    subcommand: &str,
-    args: &[String],
-    next: &str,
-    last: bool,
-) -> Result<(Messages, bool)> {
-    let cold = !cargo::has_built(&cargo::target_dir(repo));
-    let terminal = std::io::stderr().is_terminal();
+pub fn build(repo: &Repo, subcommand: &str, args: &[String], next: &str) -> Result<Built> {
+    let target = cargo::target_dir(repo);
     let format = if term::stderr_colors() { "json-diagnostic-rendered-ansi" } else { "json" };
     let mut command = cargo::command(repo);
     command.arg(subcommand).arg(format!("--message-format={format}")).args(args);
-    if terminal || cold {
+    if !cargo::has_built(&target) {
+        note!("{next}\n{FIRST_BUILD}");
+    } else if std::io::stderr().is_terminal() {
         note!("{next}");
     } else {
         command.arg("--quiet");
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|e| anyhow!("cannot start cargo: {e}"))?;
-    let (done, waiting) = channel::<()>();
-    if !terminal && !cold {
-        // There is no progress bar, so announce builds that take a while. Print nothing if
-        // everything is up to date.
-        let next = next.to_string();
-        std::thread::spawn(move || {
-            if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                note!("{next}");
-            }
-        });
+    let messages = collect(&mut child)?;
+    if !child.wait()?.success() {
+        return Ok(Built::Broken(messages.broken));
     }
-    let messages = collect(&mut child, last, cold)?;
-    drop(done);
-    Ok((messages, child.wait()?.success()))
+    super::note_built(&target);
+    Ok(Built::Done(messages.programs))
 }
 
-/// Reads cargo's messages until the stream ends. `cold`: whether to say what is happening once
-/// cargo has compiled a library of others, because all of them follow, candle too.
-fn collect(child: &mut Child, last: bool, mut cold: bool) -> Result<Messages> {
+/// Reads cargo's messages until the stream ends.
+fn collect(child: &mut Child) -> Result<Messages> {
     let mut messages = Messages::default();
     let pipe = child.stdout.take().context("cargo has no output")?;
     for line in BufReader::new(pipe).lines() {
         let Ok(value) = serde_json::from_str::<Value>(&line?) else { continue };
         match value["reason"].as_str() {
-            Some("compiler-artifact") => {
-                if cold && is_new_dependency(&value) {
-                    note!("{}{FIRST_BUILD}", start_of_line());
-                    cold = false;
-                }
-                messages.programs.take(&value);
-            }
+            Some("compiler-artifact") => messages.programs.take(&value),
             Some("build-script-executed") => {
                 let paths = value["linked_paths"].as_array().into_iter().flatten();
                 messages.programs.folders.extend(paths.filter_map(Value::as_str).map(String::from));
             }
-            Some("compiler-message") => messages.take(&value["message"], last),
+            Some("compiler-message") => messages.take(&value["message"]),
             _ => {}
         }
     }
@@ -194,17 +129,10 @@ fn collect(child: &mut Child, last: bool, mut cold: bool) -> Result<Messages> {
 
 impl Messages {
     /// Prints a compiler message, and records its location if it is an error.
-    fn take(&mut self, message: &Value, last: bool) {
+    fn take(&mut self, message: &Value) {
         let rendered = in_src(message["rendered"].as_str().unwrap_or_default());
-        if is_stale(message["message"].as_str().unwrap_or_default(), &rendered) {
-            self.stale = true;
-            if !last {
-                return;
-            }
-        }
         let _ = write!(std::io::stderr(), "{}{rendered}", start_of_line());
         let level = message["level"].as_str().unwrap_or_default();
-        self.programs.warnings += usize::from(level == "warning");
         let spans = message["spans"].as_array().filter(|_| level.starts_with("error"));
         let primary = spans.into_iter().flatten().filter(|span| span["is_primary"] == true);
         self.broken.extend(primary.filter_map(place));
@@ -216,12 +144,6 @@ const FIRST_BUILD: &str = "The first build compiles candle and its dependencies.
     minutes, and happens only once.\n\
     In the meantime, read book/src/preface.md and book/src/how_a_day_works.md. After that, `cargo \
     xtask book` builds the whole book.";
-
-/// Returns whether cargo has just compiled something that isn't in the workspace.
-fn is_new_dependency(artifact: &Value) -> bool {
-    let package = artifact["package_id"].as_str().unwrap_or_default();
-    artifact["fresh"] == false && !package.starts_with("path+")
-}
 
 /// Returns what clears a terminal's line, which may hold cargo's progress bar.
 fn start_of_line() -> &'static str {
@@ -241,13 +163,6 @@ fn place(span: &Value) -> Option<Place> {
             line: span["line_start"].as_u64()?,
         }),
     }
-}
-
-/// Returns whether the linker can't find a compiler-generated symbol. Only a bad cache causes that.
-fn is_stale(text: &str, rendered: &str) -> bool {
-    let rendered = rendered.to_lowercase();
-    let missing = rendered.contains("undefined") || rendered.contains("unresolved");
-    text.starts_with("linking with") && missing && rendered.contains(".llvm.")
 }
 
 /// Explains a failed build: where the errors are, and what still works.
@@ -292,29 +207,6 @@ pub fn places(broken: &BTreeSet<Place>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_stale_build_cache_is_not_mistaken_for_a_readers_error() {
-        let lld =
-            "rust-lld: error: undefined hidden symbol: anon.18cc6ee7.1.llvm.16499941698224808006";
-        assert!(is_stale("linking with `cc` failed: exit status: 1", lld));
-        let apple =
-            "Undefined symbols for architecture arm64: \"_anon.18cc.1.llvm.164\", referenced from";
-        assert!(is_stale("linking with `cc` failed: exit status: 1", apple));
-        assert!(!is_stale("linking with `cc` failed: exit status: 1", "ld: cannot find -lfoo"));
-        assert!(!is_stale("cannot find value `undefined`", "cannot find value `undefined.llvm.`"));
-    }
-
-    #[test]
-    fn only_a_library_of_others_makes_a_first_build() {
-        let artifact = |id: &str, fresh: bool| {
-            is_new_dependency(&serde_json::json!({"package_id": id, "fresh": fresh}))
-        };
-        let candle = "registry+https://github.com/rust-lang/crates.io-index#candle-core@0.11.1";
-        assert!(artifact(candle, false));
-        assert!(!artifact(candle, true), "compiled before, by cargo alone");
-        assert!(!artifact("path+file:///home/me/candecode/crates/kit#candecode-kit@0.1.0", false));
-    }
 
     fn broken(places: &[(&str, u64)]) -> BTreeSet<Place> {
         places.iter().map(|&(file, line)| Place { file: file.into(), line }).collect()

@@ -1,10 +1,8 @@
 //! Cargo as a child process: its environment, its target directory, and the results of a build.
 
 mod compile;
-mod waits;
 
 pub use compile::{build, explain, places, Built, Place, Programs};
-pub use waits::Wait;
 
 use crate::{backup, host};
 use anyhow::{Context, Result};
@@ -33,35 +31,27 @@ pub fn command(repo: &Repo) -> Command {
     command
 }
 
-/// Returns a `cargo run` command for a member of the workspace. It runs in the current directory,
-/// because the program's arguments may be relative paths.
+/// Runs a command of `crates/lab`, which is built on first use, and returns its exit code. It runs
+/// in the current directory, because its arguments may be relative paths.
 ///
 /// # Errors
-/// If the current directory is gone.
-pub fn run_command(repo: &Repo, package: &str) -> Result<Command> {
+/// If the current directory is gone, or cargo cannot be started.
+pub fn run_lab(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
     let mut command = command(repo);
     command.current_dir(std::env::current_dir().context("the current directory is gone")?);
     if let Some(dir) = std::env::var_os("CARGO_TARGET_DIR") {
         command.env("CARGO_TARGET_DIR", repo.root.join(dir)); // as in `target_dir`
     }
-    command.args(["run", "--quiet", "--package", package]);
-    command.arg("--manifest-path").arg(repo.root.join("Cargo.toml"));
-    Ok(command)
+    command.args(["run", "--quiet", "--package", "candecode-lab"]);
+    command.arg("--manifest-path").arg(repo.root.join("Cargo.toml")).arg("--").args(args);
+    exit_code_of(&mut command)
 }
 
-/// Runs a member of the workspace, building it on first use, and returns its exit code. `options`
-/// go to cargo, `args` to the program.
+/// Runs a cargo command to completion, and returns its exit code.
 ///
 /// # Errors
 /// If cargo cannot be started.
-pub fn run_member(
-    repo: &Repo,
-    package: &str,
-    options: &[&str],
-    args: &[OsString],
-) -> Result<ExitCode> {
-    let mut command = run_command(repo, package)?;
-    command.args(options).arg("--").args(args);
+pub fn exit_code_of(command: &mut Command) -> Result<ExitCode> {
     let status = command.status().context("cannot start cargo")?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }

@@ -1,11 +1,10 @@
 //! Builds the check programs for the chosen code.
 
-use crate::cargo::{self, Built, Programs};
+use crate::cargo::{self, Built};
 use crate::host;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use candecode_course::{usage, Day, Repo};
 use clap::ValueEnum;
-use toml::{Table, Value};
 
 /// The source of a day's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -64,7 +63,7 @@ impl Mix {
     }
 }
 
-/// Builds the check programs of some days, each named after its day. Skips days without checkers.
+/// Builds the check programs of some days, each named after its day.
 ///
 /// # Errors
 /// If this machine cannot build for the device, or cargo cannot be started.
@@ -76,9 +75,7 @@ pub fn build(repo: &Repo, mix: Mix, days: &[Day], device: Option<&str>) -> Resul
     let features = features.join(",");
     let mut args = vec!["--no-run", "--package", "candecode-checks", "--no-default-features"];
     args.extend(["--features", &features]);
-    let days: Vec<&Day> = days.iter().filter(|day| has_checkers(repo, day)).collect();
-    let next = match days[..] {
-        [] => return Ok(Built::Done(Programs::default())),
+    let next = match days {
         [day] => format!("Building and running the checks of day {} …", day.number),
         _ => format!("Building the checks of {} days, then running them day by day …", days.len()),
     };
@@ -86,37 +83,5 @@ pub fn build(repo: &Repo, mix: Mix, days: &[Day], device: Option<&str>) -> Resul
         args.extend(["--test", &day.name]);
     }
     let args: Vec<String> = args.into_iter().map(String::from).collect();
-    cargo::build(repo, "test", &args, &next, None)
-}
-
-/// Returns the flags with which cargo compiles the check programs, for a program that the runner
-/// compiles without cargo: the edition, and the profile in the root's `Cargo.toml`. Debug info and
-/// incremental compilation are left out, since no result depends on them.
-///
-/// # Errors
-/// If the manifests can't be read.
-pub fn flags(repo: &Repo) -> Result<Vec<String>> {
-    let root: Table = repo.read("Cargo.toml")?.parse().context("Cargo.toml")?;
-    let dev = root.get("profile").and_then(|profiles| profiles.get("dev"));
-    let package = dev.and_then(|dev| dev.get("package")?.get("candecode-checks"));
-    let setting = |name: &str| package.and_then(|own| own.get(name)).or(dev?.get(name));
-    let is_on = |name: &str, usual: bool| setting(name).and_then(Value::as_bool).unwrap_or(usual);
-    let level = match setting("opt-level") {
-        Some(Value::String(level)) => level.clone(),
-        Some(level) => level.as_integer().unwrap_or(0).to_string(),
-        None => "0".to_string(),
-    };
-    let assertions = is_on("debug-assertions", true);
-    let overflow = is_on("overflow-checks", assertions);
-    let mut flags = vec!["--edition=2021".to_string(), format!("-Copt-level={level}")];
-    flags.push(format!("-Cdebug-assertions={assertions}"));
-    flags.push(format!("-Coverflow-checks={overflow}"));
-    let own = std::env::var("RUSTFLAGS").unwrap_or_default();
-    flags.extend(own.split_whitespace().map(String::from));
-    Ok(flags)
-}
-
-/// Returns whether a day has checkers.
-pub fn has_checkers(repo: &Repo, day: &Day) -> bool {
-    repo.root.join(day.tests()).is_file()
+    cargo::build(repo, "test", &args, &next)
 }

@@ -3,8 +3,7 @@
 //!
 //! The program is compiled with `rustc` directly, from the libraries that cargo has just built.
 
-use crate::cargo::Programs;
-use crate::checking::builds;
+use crate::cargo::{self, Programs};
 use crate::checking::outcome::{self, Unit};
 use crate::checking::runner::{self, DayRun};
 use anyhow::{ensure, Context, Result};
@@ -22,7 +21,7 @@ use toml::{Table, Value};
 pub fn prove(repo: &Repo, day: &Day, programs: &Programs) -> Result<DayRun> {
     let dir = WorkDir::new(repo, day)?;
     let program = compile(repo, day, programs, &dir.0)?;
-    let report = report(runner::command(repo, &program, None), &dir.0)?;
+    let report = report(runner::command(repo, &program, None))?;
     let units: Vec<Unit> = outcome::parse(&report).into_values().collect();
     let number = day.number;
     ensure!(
@@ -33,22 +32,21 @@ pub fn prove(repo: &Repo, day: &Day, programs: &Programs) -> Result<DayRun> {
 }
 
 /// Runs the program with the known mistakes, and returns what it reports, one record a line.
-fn report(mut command: Command, dir: &Path) -> Result<String> {
-    let path = dir.join("report");
-    command.stdin(Stdio::null()).stdout(fs::File::create(&path)?);
-    run(&mut command)?;
-    let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+fn report(mut command: Command) -> Result<String> {
+    let out = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    let text = String::from_utf8_lossy(&out.stdout);
     // Each record starts with this character, wherever the code under test has printed something.
     let records = text.split('\u{1e}').skip(1).filter_map(|record| record.lines().next());
     Ok(records.map(|record| format!("{record}\n")).collect())
 }
 
-/// A directory for files that this process compiles. Removed on drop.
+/// A directory for files that this process compiles, in the target directory. Removed on drop.
 struct WorkDir(PathBuf);
 
 impl WorkDir {
     fn new(repo: &Repo, day: &Day) -> Result<WorkDir> {
-        let dir = runner::work_dir(repo)?.join(format!("{}-{}", day.name, std::process::id()));
+        let name = format!("candecode/work/{}-{}", day.name, std::process::id());
+        let dir = cargo::target_dir(repo).join(name);
         fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
         Ok(WorkDir(dir))
     }
@@ -60,6 +58,11 @@ impl Drop for WorkDir {
     }
 }
 
+/// How cargo compiles the check programs, by the root's `Cargo.toml`. Debug info and incremental
+/// compilation are left out, since no result depends on them.
+const FLAGS: [&str; 4] =
+    ["--edition=2021", "-Copt-level=0", "-Cdebug-assertions=no", "-Coverflow-checks=yes"];
+
 /// Compiles the program with a day's mistakes in `dir`.
 fn compile(repo: &Repo, day: &Day, programs: &Programs, dir: &Path) -> Result<PathBuf> {
     let source = write_modules(repo, day, dir)?;
@@ -67,7 +70,7 @@ fn compile(repo: &Repo, day: &Day, programs: &Programs, dir: &Path) -> Result<Pa
     let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
     command.current_dir(&repo.root);
     command.arg(repo.root.join(day.tests())).args(["--crate-name", &day.name]);
-    command.args(builds::flags(repo)?).args(["--cfg=mistakes", "--cap-lints=allow"]);
+    command.args(FLAGS).args(["--cfg=mistakes", "--cap-lints=allow"]);
     // Panics print their location, which shouldn't include the temporary directory.
     command.arg(format!("--remap-path-prefix={}=mistakes", dir.display()));
     command.args(programs.folders().iter().map(|folder| format!("-L{folder}")));
@@ -80,17 +83,9 @@ fn compile(repo: &Repo, day: &Day, programs: &Programs, dir: &Path) -> Result<Pa
     }
     command.arg("-o").arg(&program).env("CANDECODE_MISTAKES", &source);
     command.env("CARGO_MANIFEST_DIR", repo.root.join("tests")).env("CARGO_TARGET_TMPDIR", dir);
-    command.stdin(Stdio::null());
-    let number = day.number;
-    ensure!(run(&mut command)?, "the known mistakes of day {number} don't compile");
+    let status = command.stdin(Stdio::null()).status().context("cannot start rustc")?;
+    ensure!(status.success(), "the known mistakes of day {} don't compile", day.number);
     Ok(program)
-}
-
-/// Runs a program to completion and returns whether it succeeded.
-fn run(command: &mut Command) -> Result<bool> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().with_context(|| format!("cannot start {name}"))?;
-    Ok(status.success())
 }
 
 /// Writes the stub and each mistake and variant of a day as modules, and a file that lists them.

@@ -1,15 +1,14 @@
 //! Runs one day's check program.
 
-use crate::cargo::{self, Built};
+use crate::cargo::Built;
 use crate::checking::outcome::{self, Status, Unit};
 use crate::checking::workers::{self, Ended, Patience, Ran};
 use crate::host;
 use crate::term::Ticker;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use candecode_course::{claim_of_check, task_of_check, Day, Repo};
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
@@ -147,22 +146,4 @@ pub fn command(repo: &Repo, program: &Path, device: Option<&str>) -> Command {
     }
     host::set_threads(&mut command);
     command
-}
-
-/// Returns the directory for temporary files, inside the target directory. Removes files that an
-/// interrupted run left there a day or more ago.
-///
-/// # Errors
-/// If it can't be created.
-pub fn work_dir(repo: &Repo) -> Result<PathBuf> {
-    let dir = cargo::target_dir(repo).join("candecode/work");
-    fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
-    for entry in fs::read_dir(&dir)?.flatten() {
-        let modified = entry.metadata().and_then(|meta| meta.modified()).ok();
-        let age = modified.and_then(|at| at.elapsed().ok()).unwrap_or_default();
-        if age > Duration::from_secs(24 * 60 * 60) {
-            let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
-        }
-    }
-    Ok(dir)
 }

@@ -3,7 +3,7 @@
 
 use crate::cargo;
 use crate::note;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use candecode_course::{usage, Repo};
 use clap::Args;
 use std::ffi::OsString;
@@ -49,7 +49,7 @@ pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
         let flags = flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| flag.into());
         let page = args.page.iter().map(OsString::from);
         let all: Vec<OsString> = ["book".into()].into_iter().chain(flags).chain(page).collect();
-        return cargo::run_member(repo, "candecode-lab", &[], &all);
+        return cargo::run_lab(repo, &all);
     }
     if args.quick || args.broken || args.page.is_some() {
         return Err(usage("--quick, --broken and a page are for --check and --refresh"));
@@ -67,6 +67,5 @@ pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
     command.env_remove("CANDECODE_BOOK");
     let figures = if args.mine { Some("mine") } else { args.live.then_some("live") };
     command.envs(figures.map(|figures| ("CANDECODE_BOOK", figures)));
-    let status = command.status().context("cannot start cargo")?;
-    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+    cargo::exit_code_of(&mut command)
 }

@@ -56,14 +56,14 @@ pub struct Check {
 /// # Errors
 /// Bad usage, or if a file or program of the repository can't be used.
 pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
+    if let Some(device) = &args.device {
+        host::device_feature(device)?; // rejected before anything is built
+    }
     if args.watch {
         let day = (args.day != "all").then_some(args.day.as_str());
         return watch::run(repo, day, args.device.as_deref());
     }
     let (day, tasks) = chosen(repo, args)?;
-    if let Some(device) = &args.device {
-        host::device_feature(device)?; // rejected before anything is built
-    }
     if let Some(kernels) = &args.kernels {
         std::env::set_var("CANDECODE_KERNELS", kernels); // the checks inherit it
     }

@@ -3,7 +3,6 @@
 //! The number of hints the reader has seen is stored in `.candecode/hints.json`.
 
 use crate::backup;
-use crate::checking::outcome::Status;
 use crate::checking::saved::Inputs;
 use crate::progress;
 use crate::term::{paint, wrap, Color};
@@ -45,7 +44,6 @@ pub fn run(repo: &Repo, args: &Hint) -> Result<ExitCode> {
 }
 
 /// Prints the hints seen so far for a task, or with `more` the next one, and suggests a next step.
-/// Once the task has passed, all its hints count as seen.
 ///
 /// # Errors
 /// If the file has no such hint.
@@ -56,11 +54,7 @@ pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
     let mut seen: BTreeMap<String, usize> = seen.unwrap_or_default();
     let tiers = tiers(task);
     let before = seen.get(&task.id).copied().unwrap_or(0).min(tiers.len());
-    let after = match (has_passed(repo, day, task)?, more) {
-        (true, _) => tiers.len(),
-        (false, true) => (before + 1).min(tiers.len()),
-        (false, false) => before.max(1),
-    };
+    let after = if more { (before + 1).min(tiers.len()) } else { before.max(1) };
     let from = if more && before < tiers.len() { after - 1 } else { 0 };
     say!("{}", paint(Color::Bold, &format!("task {}: {}", task.id, task.title)));
     for (number, (key, name)) in tiers.iter().enumerate().take(after).skip(from) {
@@ -92,15 +86,6 @@ pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Returns whether a task passed its checks in the last run on the current files.
-fn has_passed(repo: &Repo, day: &Day, task: &Task) -> Result<bool> {
-    let progress = progress::with_results(repo, &Inputs::read(repo), day)?;
-    let passed = |(other, status): &(Task, Option<Status>)| {
-        other.id == task.id && *status == Some(Status::Passed)
-    };
-    Ok(progress.tasks.iter().any(passed))
 }
 
 /// Returns the requested task, or the first unfinished one of the requested or current day.

@@ -32,7 +32,7 @@ pub fn run(repo: &Repo, args: &List) -> Result<ExitCode> {
     let inputs = Inputs::read(repo);
     let days = progress::all_days(repo, &inputs)?;
     if args.score {
-        score::measure(repo, &inputs)?;
+        score::measure(repo)?;
     }
     let shown = days.iter().find(|day| only.is_some_and(|only| *only == day.day));
     let next_day = shown.filter(|day| !day.done()).or_else(|| progress::next(&days));
@@ -42,14 +42,13 @@ pub fn run(repo: &Repo, args: &List) -> Result<ExitCode> {
             if let Some(needed) = day_done::needed_first(repo, &day.day)? {
                 say!("{needed}");
             }
-            say!("Chapter: {}\n{}", day.day.chapter(), sum(&days, None));
+            say!("Chapter: {}\n{}", day.day.chapter(), sum(&days));
         }
-        None if args.score => say!("{}", sum(&days, None)),
+        None if args.score => say!("{}", sum(&days)),
         None => {
             days.iter().for_each(overview);
             let example = next_day.or(days.first()).map_or(0, |day| day.day.number);
-            let score = score::line(repo, &inputs);
-            say!("{}; a day's tasks: cargo xtask list day{example}", sum(&days, score));
+            say!("{}; a day's tasks: cargo xtask list day{example}", sum(&days));
         }
     }
     let needed = match next_day {
@@ -103,8 +102,8 @@ fn tasks(day: &DayProgress) {
     }
 }
 
-/// Summarizes the reader's own progress through the whole course, with `score` if there is one.
-pub fn sum(days: &[DayProgress], score: Option<String>) -> String {
+/// Summarizes the reader's own progress through the whole course.
+pub fn sum(days: &[DayProgress]) -> String {
     let all: usize = days.iter().map(|day| day.tasks.len()).sum();
     let own = || days.iter().filter(|day| day.begun() && !day.given);
     let passed = |day: &DayProgress| {
@@ -115,8 +114,7 @@ pub fn sum(days: &[DayProgress], score: Option<String>) -> String {
         0 => String::new(),
         given => format!(", {given} more given"),
     };
-    let score = score.map_or(String::new(), |score| format!(", {score}"));
-    format!("{done} of {} days done{given}, {tasks} of {all} tasks{score}", days.len())
+    format!("{done} of {} days done{given}, {tasks} of {all} tasks", days.len())
 }
 
 /// Returns the next step, with its command.

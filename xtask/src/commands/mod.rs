@@ -1,18 +1,18 @@
 //! The commands, one file each, with their flags and the function that runs them.
 
-pub mod book;
-pub mod check;
-pub mod diff;
-pub mod doctor;
-pub mod explain;
-pub mod hint;
-pub mod list_days;
-pub mod migrate;
-pub mod reset;
+mod book;
+mod check;
+mod diff;
+mod doctor;
+mod explain;
+mod hint;
+mod list_days;
+mod migrate;
+mod reset;
 pub mod run_engine;
-pub mod update;
-pub mod watch;
-pub mod write_stubs;
+mod update;
+mod watch;
+mod write_stubs;
 
 use crate::cargo;
 use anyhow::Result;
@@ -72,6 +72,7 @@ pub enum Command {
     /// Explain an error message and what to do about it
     Explain(explain::Explain),
     /// Generate the stubs in src/ from solutions/
+    #[command(hide = true)] // for contributors
     Stubs(write_stubs::Stubs),
 }
 
@@ -120,8 +121,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Runs a command from `crates/lab`, which is compiled on first use.
+/// Runs a command from `crates/lab`.
 fn tool(repo: &Repo, command: &str, mut args: Vec<OsString>) -> Result<ExitCode> {
     args.insert(0, command.into());
-    cargo::run_member(repo, "candecode-lab", &[], &args)
+    cargo::run_lab(repo, &args)
 }

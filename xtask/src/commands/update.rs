@@ -34,9 +34,6 @@ pub struct Update {
     /// The remote to fetch the course from [default: `upstream` if it exists, else `origin`]
     #[arg(long, value_name = "NAME")]
     remote: Option<String>,
-    /// The remote's branch [default: its main one]
-    #[arg(long, default_value = "HEAD", hide_default_value = true)]
-    branch: String,
 }
 
 /// Copies and commits the reader's days, and merges the course.
@@ -50,7 +47,7 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     let usual = if upstream { "upstream" } else { "origin" };
     let remote = args.remote.as_deref().unwrap_or(usual);
     say!("Fetching the course from {remote} …");
-    let refspec = format!("+{}:{COURSE}", args.branch);
+    let refspec = format!("+HEAD:{COURSE}");
     git(repo, &["fetch", "--quiet", "--no-tags", remote, &refspec]).context(
         "nothing was changed; are you online, and does `git remote -v` list the course?",
     )?;

@@ -11,9 +11,6 @@ use std::process::ExitCode;
 /// The flags of `stubs`.
 #[derive(Args)]
 pub struct Stubs {
-    /// Only these days [default: all]
-    #[arg(value_name = "DAY")]
-    days: Vec<String>,
     /// Write nothing; fail and list the stubs that don't match the reference
     #[arg(long, conflicts_with = "force")]
     check: bool,
@@ -27,14 +24,10 @@ pub struct Stubs {
 /// # Errors
 /// If a reference breaks the rules for markers, or a file can't be read or written.
 pub fn run(repo: &Repo, args: &Stubs) -> Result<ExitCode> {
-    let days: Vec<&Day> = match args.days.as_slice() {
-        [] => repo.days.iter().collect(),
-        named => named.iter().map(|day| repo.day(day)).collect::<Result<_>>()?,
-    };
     if args.check {
-        return check(repo, &days);
+        return check(repo);
     }
-    for day in days {
+    for day in &repo.days {
         let (path, stub) = (day.src(), repo.stub(day)?);
         let text = current(repo, day)?;
         if text.as_ref().is_some_and(|text| same(text, &stub)) {
@@ -65,9 +58,9 @@ pub fn run(repo: &Repo, args: &Stubs) -> Result<ExitCode> {
 ///
 /// # Errors
 /// If one differs. Otherwise the same as [`run`].
-pub fn check(repo: &Repo, days: &[&Day]) -> Result<ExitCode> {
+fn check(repo: &Repo) -> Result<ExitCode> {
     let mut different = 0;
-    for day in days {
+    for day in &repo.days {
         let stub = repo.stub(day)?;
         if current(repo, day)?.is_none_or(|text| !same(&text, &stub)) {
             say!("differs   {}", day.src());
@@ -77,9 +70,9 @@ pub fn check(repo: &Repo, days: &[&Day]) -> Result<ExitCode> {
     ensure!(
         different == 0,
         "{different} of {} stubs don't match solutions/: `cargo xtask stubs` updates them",
-        days.len()
+        repo.days.len()
     );
-    say!("{} stubs match solutions/", days.len());
+    say!("{} stubs match solutions/", repo.days.len());
     Ok(ExitCode::SUCCESS)
 }
 

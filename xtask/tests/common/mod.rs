@@ -333,7 +333,9 @@ impl Fake {
 fn fresh_dir() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("candecode-fake-{}-{number}", std::process::id()))
+    let dir = std::env::temp_dir().join(format!("candecode-fake-{}-{number}", std::process::id()));
+    let _ = fs::remove_dir_all(&dir); // of a program with the same id that was killed
+    dir
 }
 
 impl Drop for Fake {

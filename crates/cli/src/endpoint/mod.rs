@@ -53,5 +53,8 @@ pub fn run(args: &Args, address: &str) -> Result<u8> {
 /// Always.
 #[cfg(not(feature = "hub"))]
 pub fn run(_args: &Args, _address: &str) -> Result<u8> {
-    anyhow::bail!("this build has no HTTP client: --endpoint needs the feature `hub`")
+    anyhow::bail!(
+        "this build has no HTTP client: --endpoint needs the feature `hub`; \
+         use `cargo xtask run`, or build with --features hub"
+    )
 }

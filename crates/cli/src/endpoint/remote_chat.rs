@@ -70,7 +70,7 @@ impl Partner for RemoteChat<'_> {
         }
         let reason = text.finish_reason.as_deref();
         let note = match reason {
-            _ if received.stopped => Some("stopped; what was said stays".into()),
+            _ if received.stopped => Some("stopped; the conversation is kept".into()),
             Some(reason) if LENGTH.contains(&reason) => {
                 Some("cut: --max-new-tokens N allows more, up to the server's context".into())
             }

@@ -6,6 +6,7 @@ use candecode_testing::{copy_of, story, Folder};
 use serde_json::{json, Value};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// Parses the lines that `--format json` prints, one for each text.
 fn lines(ran: &Ran) -> Vec<Value> {
@@ -242,8 +243,10 @@ fn a_run_that_is_out_of_blocks_names_the_flag_for_more() {
 #[test]
 fn ctrl_c_stops_generation_cleanly() {
     use std::io::Read;
-    let mut run =
-        command(&["-p", "Once", "--max-new-tokens", "100000", "--model", "story-gpt2-1m"]);
+    // A text that goes on for minutes.
+    let long = ["--min-new-tokens", "100000", "--max-new-tokens", "100000"];
+    let endless = ["-p", "Once", "--model", "story-230k", "--past-context", "window"];
+    let mut run = command(&[&endless[..], &long].concat());
     let mut child = run.spawn().unwrap();
     let mut out = child.stdout.take().unwrap();
     let mut first = [0; 8]; // the prompt has been printed, so the loop is running
@@ -614,4 +617,26 @@ fn nan_in_a_later_step_is_reported_with_its_position() {
             assert!(named, "{cache:?}: {}", ran.err);
         }
     }
+}
+
+/// As in a release: the program runs with the models beside it.
+#[test]
+fn models_beside_the_program_come_first() {
+    let (folder, model) = (Folder::new("beside"), copy_of("story-230k", "beside-model"));
+    let program = folder.0.join("candecode").with_extension(std::env::consts::EXE_EXTENSION);
+    fs::copy(env!("CARGO_BIN_EXE_candecode"), &program).unwrap();
+    fs::create_dir(folder.0.join("models")).unwrap();
+    fs::rename(&model.0, folder.0.join("models/story-3m")).unwrap();
+    let args = ["-p", "Once upon a time", "--max-new-tokens", "20"];
+    // While this program wrote it, another test may have started a child, which holds it open for a
+    // moment: "text file busy".
+    let output = loop {
+        match Command::new(&program).args(args).env_remove("CANDECODE_MODELS").output() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
+            ran => break ran.unwrap(),
+        }
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text, done(&[&["--model", "story-230k"], &args[..]].concat()).out);
+    assert_ne!(text, done(&args).out);
 }

@@ -2,6 +2,7 @@
 
 use crate::{command, failed, fetch, fetch_with, get, local, ranges, run, text, weights, WEIGHTS};
 use candecode_remote::test_servers::hub::{story, Fault, Home, Hub, Large, COMMIT, REPO};
+use candecode_remote::test_servers::loopback::NOWHERE;
 use candecode_testing::{sharded, Folder};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -29,6 +30,14 @@ fn a_second_process_waits_and_does_not_fetch_again() {
     assert_eq!(text(&first), text(&second), "the same folder");
     assert_eq!(ranges(&hub, WEIGHTS), [0], "fetched once");
     assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
+}
+
+/// The tests of a program run side by side, and several may choose the same name.
+#[test]
+fn two_folders_of_one_name_are_two() {
+    let (caches, folders) =
+        ([(); 2].map(|()| Home::new("twice")), [(); 2].map(|()| Folder::new("twice")));
+    assert!(caches[0].0 != caches[1].0 && folders[0].0 != folders[1].0);
 }
 
 /// Damages a cached model with `harm`, and checks that it is repaired by fetching exactly
@@ -166,28 +175,29 @@ fn files_that_another_program_did_not_cache_are_fetched() {
 /// If only optional files are missing, the model loads, whatever keeps them away.
 #[test]
 fn a_model_loads_without_unavailable_optional_files() {
-    let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("optional"));
+    let (mut hub, home) = (Hub::serve(story(), Large::Here), Home::new("optional"));
     let want = text(&run(REPO, &home, &hub));
     std::fs::remove_file(home.file("generation_config.json")).unwrap();
-    let runs_though = |why: &str| {
-        let output = run(REPO, &home, &hub);
+    let runs_though = |hub: &Hub, why: &str| {
+        let output = run(REPO, &home, hub);
         assert_eq!(text(&output), want);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains("using only the cache") && said.contains(why), "{said}");
     };
     hub.break_next("HEAD", "generation_config.json", 1, Fault::Login);
-    runs_though("is there no login page in between?");
+    runs_though(&hub, "is there no login page in between?");
     let endless = Fault::Status(302, "location: /some/name/resolve/main/generation_config.json");
     hub.break_next("HEAD", "generation_config.json", usize::MAX, endless);
-    runs_though("its redirects never end");
+    runs_though(&hub, "its redirects never end");
     // Like a read-only cache: no lock can be made.
     let locks = home.0.join("hub/.locks");
     std::fs::remove_dir_all(&locks).unwrap();
     std::fs::write(&locks, "a file in the way").unwrap();
-    runs_though("could not be written to");
+    runs_though(&hub, "could not be written to");
     std::fs::remove_file(&locks).unwrap();
-    hub.close();
-    runs_though("some/name: could not fetch generation_config.json: http://127.0.0.1");
+    hub.address = NOWHERE.into();
+    let why = "some/name: could not fetch generation_config.json: http://127.0.0.1";
+    runs_though(&hub, why);
 }
 
 #[test]

@@ -4,13 +4,14 @@ use crate::{
     command, failed, fetch, fetch_with, get, local, ranges, run, text, weights, write, WEIGHTS,
 };
 use candecode_remote::test_servers::hub::{sha256, story, Fault, Home, Hub, Large, COMMIT, REPO};
+use candecode_remote::test_servers::loopback::NOWHERE;
 use candecode_testing::copy_of;
 use std::process::Stdio;
 use std::time::Duration;
 
 #[test]
 fn a_model_is_fetched_and_then_needs_no_network() {
-    let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("fetch"));
+    let (mut hub, home) = (Hub::serve(story(), Large::Here), Home::new("fetch"));
     let want = local(&home, &hub);
     assert!(hub.lines().is_empty(), "a folder asks nobody");
     let output = run(REPO, &home, &hub);
@@ -26,7 +27,7 @@ fn a_model_is_fetched_and_then_needs_no_network() {
     assert!(!asked.iter().any(|line| line.contains("index.json")), "{asked:?}");
     assert_eq!(text(&run(REPO, &home, &hub)), want);
     assert!(hub.lines().is_empty(), "nothing is asked of a model that is there");
-    hub.close();
+    hub.address = NOWHERE.into();
     assert_eq!(text(&run(REPO, &home, &hub)), want, "from the cache, nobody listening");
     assert_eq!(text(&write(command(REPO, &home, &hub, &["--offline"]))), want);
 }
@@ -110,8 +111,8 @@ fn a_slow_server_is_tolerated_and_a_stalled_one_times_out() {
     let hub = Hub::serve(story(), Large::Here)
         .fault("GET", WEIGHTS, 1, Fault::Stall(100_000, Duration::from_secs(60)))
         .fault("GET", WEIGHTS, 1, Fault::Drip);
-    let (home, patience) = (Home::new("slow"), [("HF_HUB_DOWNLOAD_TIMEOUT", "1")]);
-    let says = ["nothing has arrived from http://127.0.0.1", "for 1 s", "what came so far is kept"];
+    let (home, patience) = (Home::new("slow"), [("HF_HUB_DOWNLOAD_TIMEOUT", "4")]);
+    let says = ["nothing has arrived from http://127.0.0.1", "for 4 s", "what came so far is kept"];
     failed(&fetch_with(&home, &hub, &patience), &says);
     text(&fetch_with(&home, &hub, &patience));
     assert_eq!(ranges(&hub, WEIGHTS), [0, 100_000]);

@@ -44,14 +44,18 @@ pub fn is_instruct(name: &str) -> bool {
     last == "qwen3-0.6b" || words[1..].iter().any(|word| ["instruct", "chat", "it"].contains(word))
 }
 
-/// Returns the folder of embedded models: `CANDECODE_MODELS`, or else `models/` in the repository.
+/// Returns the folder of embedded models: `CANDECODE_MODELS`, or else `models/` beside the program,
+/// as in a release, or else `models/` in the repository.
 ///
 /// # Errors
 /// If the folder doesn't exist.
 pub fn models_dir() -> Result<PathBuf> {
+    let program = std::env::current_exe().ok();
+    let beside = program.and_then(|program| Some(program.parent()?.join("models")));
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    let built = || crates.and_then(Path::parent).unwrap_or(Path::new(".")).join("models");
-    let dir = std::env::var_os("CANDECODE_MODELS").map_or_else(built, PathBuf::from);
+    let repository = || crates.and_then(Path::parent).unwrap_or(Path::new(".")).join("models");
+    let found = || beside.filter(|dir| dir.is_dir()).unwrap_or_else(repository);
+    let dir = std::env::var_os("CANDECODE_MODELS").map_or_else(found, PathBuf::from);
     let shown = dir.display();
     ensure!(dir.is_dir(), "no folder {shown}; set CANDECODE_MODELS to the embedded models' folder");
     Ok(dir)

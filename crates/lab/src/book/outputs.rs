@@ -13,17 +13,11 @@ use candecode_book::Problem;
 use candecode_course::Repo;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Command, Stdio};
 use xtask::checking::table::Sum;
-use xtask::child::{self, End};
 use xtask::term::wrap;
 use xtask::{host, say};
 
-/// The time limit for one of the book's commands.
-const LIMIT: Duration = Duration::from_secs(300);
-/// The time limit for a measurement, including the build of its benchmark.
-const LIMIT_OF_A_MEASUREMENT: Duration = Duration::from_secs(1800);
 /// The maximum length of a line that a page shows without scrolling.
 const WIDTH: usize = 84;
 
@@ -270,16 +264,29 @@ fn bash(repo: &Repo, program: &Path, typed: &str) -> Command {
 /// If the command fails, or a benchmark leaves something out that it should measure.
 pub fn measured(repo: &Repo, program: &Path, typed: &str, kept: &Path) -> Result<String> {
     let mut command = bash(repo, program, &format!("set -o pipefail; {typed}"));
-    let out = child::run(command.env("KEPT", kept), LIMIT_OF_A_MEASUREMENT)?;
-    let why = || format!("{}: {}", out.end.words(), out.stderr.trim());
-    ensure!(out.end == End::Exit(0), why());
+    let out = ran(command.env("KEPT", kept))?;
+    ensure!(out.succeeded, "{}", out.stderr.trim());
     Ok(out.stdout + &out.stderr)
+}
+
+/// What a command printed, and whether it succeeded.
+struct Ran {
+    succeeded: bool,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs a command to its end.
+fn ran(command: &mut Command) -> Result<Ran> {
+    let out = command.stdin(Stdio::null()).output().context("cannot start bash")?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Ran { succeeded: out.status.success(), stdout: text(out.stdout), stderr: text(out.stderr) })
 }
 
 /// Runs one of the book's commands with an engine. Returns its standard output, then its standard
 /// error without lines that start with `[` and without the usage after a mistake.
 fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
-    let out = child::run(&mut bash(repo, program, typed), LIMIT)?;
+    let out = ran(&mut bash(repo, program, typed))?;
     let shown = out.stderr.lines().take_while(|line| !line.starts_with("Usage: "));
     let errors: Vec<&str> = shown.filter(|line| !line.starts_with('[')).collect();
     Ok(match out.stdout.trim() {

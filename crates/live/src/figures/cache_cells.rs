@@ -54,7 +54,6 @@ pub fn answer(q: Question) -> Answer {
         steps.push(json!({
             "length": tokens.len(), "computed": cached.computed - before,
             "kept": cached.cache.len(),
-            "token": model::shown(id),
         }));
         tokens.push(id);
         if config.eos_token_ids.contains(&id) {

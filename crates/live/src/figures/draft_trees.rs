@@ -101,7 +101,6 @@ pub fn answer(q: Question) -> Answer {
             "before": model::all_shown(&before), "nodes": model::all_shown(&tree.tokens),
             "parents": tree.parents, "depths": tree.depths, "choices": model::all_shown(&choices),
             "path": path, "written": model::all_shown(&written),
-            "cached": decoder.cache.layers.len,
         });
     }
     Ok(json!({

@@ -73,7 +73,7 @@ pub fn answer(q: Question) -> Answer {
         }));
     }
     Ok(json!({
-        "tokens": model::all_shown(&decoder.sequence.tokens), "prompt": prompt.len(),
-        "blocks": blocks, "counts": decoder.counts, "ended": decoder.sequence.finish,
+        "tokens": model::all_shown(&decoder.sequence.tokens), "blocks": blocks,
+        "counts": decoder.counts, "ended": decoder.sequence.finish,
     }))
 }

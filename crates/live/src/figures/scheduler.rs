@@ -55,7 +55,6 @@ pub fn answer(q: Question) -> Answer {
     let mut scheduler = Scheduler::new(model, engine.tokenizer(), new_cache, q.max_batch_tokens);
     let mut refused = vec![None; q.requests.len()];
     let mut turns = Vec::new();
-    let mut texts = vec![String::new(); q.requests.len()];
     for turn in 0..TURNS {
         submit_those_of(turn, &q.requests, model, &mut scheduler, &mut refused);
         if scheduler.is_idle() && q.requests.iter().all(|asked| asked.at <= turn) {
@@ -71,11 +70,6 @@ pub fn answer(q: Question) -> Answer {
             })
         });
         let running: Vec<_> = running.collect();
-        for token in &tokens {
-            if let Some(text) = texts.get_mut(token.row) {
-                text.push_str(&token.text);
-            }
-        }
         let admitted: Vec<usize> = before.into_iter().filter(|id| !waiting.contains(id)).collect();
         let shown = tokens.iter().map(|token| {
             json!({ "id": token.row, "token": model::shown(token.id), "finish": token.finish })
@@ -85,5 +79,5 @@ pub fn answer(q: Question) -> Answer {
             "tokens": shown.collect::<Vec<_>>(),
         }));
     }
-    Ok(json!({ "turns": turns, "refused": refused, "texts": texts }))
+    Ok(json!({ "turns": turns, "refused": refused }))
 }

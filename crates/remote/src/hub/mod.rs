@@ -231,16 +231,16 @@ impl<'a> Source<'a> {
                 format!("the hub is busy or in trouble ({code}); {wait}{kept}")
             }
             Failure::Status(code, _) => {
-                format!("what answers at {hub} is no hub (it answers {code}); {no_hub}")
+                format!("what answers at {hub} isn't a hub (it answers {code}); {no_hub}")
             }
             Failure::Elsewhere(host, code) => {
                 format!("{host}, where the hub keeps it, refuses the request ({code}); {kept}")
             }
             Failure::Header(name, what) => {
-                format!("what answers at {hub} is no hub (Header {name} is {what}); {no_hub}")
+                format!("what answers at {hub} isn't a hub (Header {name} is {what}); {no_hub}")
             }
             Failure::Redirects => {
-                format!("what answers at {hub} is no hub (its redirects never end); {no_hub}")
+                format!("what answers at {hub} isn't a hub (its redirects never end); {no_hub}")
             }
             Failure::Silent(seconds) => {
                 format!("nothing has arrived from {hub} for {seconds} s; {kept}")

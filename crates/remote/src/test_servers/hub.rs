@@ -5,7 +5,7 @@ pub use crate::test_servers::loopback::Asked;
 use crate::test_servers::loopback::Loopback;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -241,9 +241,12 @@ pub fn sha256(bytes: &[u8]) -> String {
 pub struct Home(pub PathBuf);
 
 impl Home {
+    /// Names a cache that doesn't exist yet, even if another test calls its own the same.
     pub fn new(test: &str) -> Self {
-        let dir =
-            std::env::temp_dir().join(format!("candecode-home-{test}-{}", std::process::id()));
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("candecode-home-{test}-{}-{number}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&dir);
         Self(dir)
     }

@@ -27,14 +27,14 @@ pub struct Spelled {
 
 impl Spelled {
     /// Spells out a token. Special tokens have no text, so their name is used.
-    pub fn new(tokenizer: &Tokenizer, id: u32, logprob: impl Into<Option<f32>>) -> Self {
+    pub fn new(tokenizer: &Tokenizer, id: u32, logprob: Option<f32>) -> Self {
         let mut bytes = tokenizer.token_bytes(id);
         if bytes.is_empty() {
             bytes = tokenizer.piece(id).unwrap_or_default().into_bytes();
         }
         let token = String::from_utf8_lossy(&bytes).into_owned();
         // As in vLLM: JSON has no infinity.
-        let logprob = logprob.into().map(|logprob| logprob.max(-9999.0));
+        let logprob = logprob.map(|logprob| logprob.max(-9999.0));
         Self { token, bytes, logprob }
     }
 }
@@ -51,13 +51,8 @@ pub struct TokenLogprobs {
 }
 
 impl TokenLogprobs {
-    fn new(
-        tokenizer: &Tokenizer,
-        id: u32,
-        logprob: impl Into<Option<f32>>,
-        top: &[(u32, f32)],
-    ) -> Self {
-        let top = top.iter().map(|(id, p)| Spelled::new(tokenizer, *id, *p)).collect();
+    fn new(tokenizer: &Tokenizer, id: u32, logprob: Option<f32>, top: &[(u32, f32)]) -> Self {
+        let top = top.iter().map(|(id, p)| Spelled::new(tokenizer, *id, Some(*p))).collect();
         Self { chosen: Spelled::new(tokenizer, id, logprob), top }
     }
 }
@@ -82,7 +77,7 @@ impl ChoiceDelta {
     /// Converts a piece from day 20's serving loop, spelling out its tokens if `logprobs` is set.
     pub fn new(piece: ChoiceToken, tokenizer: &Tokenizer, logprobs: bool) -> Self {
         let ChoiceToken { index, tokens, token } = piece;
-        let own = || TokenLogprobs::new(tokenizer, token.id, token.logprob, &token.top);
+        let own = || TokenLogprobs::new(tokenizer, token.id, Some(token.logprob), &token.top);
         let logprobs = logprobs.then(own).into_iter().collect();
         Self { index, text: token.text, tokens, logprobs, finish: token.finish }
     }
@@ -335,7 +330,7 @@ impl Reply {
             let ranked = ranked.map(|(rank, (id, p))| (id, *p, rank));
             for (id, p, rank) in ranked.chain(score.logprob.map(|p| (id, p, score.rank))) {
                 let Spelled { token, logprob, .. } =
-                    Spelled::new(self.origin.engine.tokenizer(), *id, p);
+                    Spelled::new(self.origin.engine.tokenizer(), *id, Some(p));
                 at[id.to_string()] =
                     json!({"logprob": logprob, "rank": rank, "decoded_token": token});
             }

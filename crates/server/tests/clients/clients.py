@@ -48,7 +48,7 @@ def metric(name):
 def wait_for(name, value):
     began = time.time()
     while metric(name) != value:
-        assert time.time() - began < 20, f"{name} stays {metric(name)}, not {value}"
+        assert time.time() - began < 60, f"{name} stays {metric(name)}, not {value}"
         time.sleep(0.02)
 
 
@@ -295,9 +295,9 @@ def openai_errors():
 def openai_cancellation():
     wait_for("num_rows_running", 0)
     before = metric("requests_cancelled_total")
-    stream = completion(stream=True, max_tokens=400, extra_body={"ignore_eos": True})
+    # So many texts that they are still being written when the client leaves.
+    stream = completion(stream=True, max_tokens=400, n=64, temperature=1, extra_body={"ignore_eos": True})
     next(iter(stream))
-    wait_for("num_rows_running", 1)
     stream.close()
     wait_for("num_rows_running", 0)
     assert metric("requests_cancelled_total") == before + 1

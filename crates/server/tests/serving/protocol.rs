@@ -347,10 +347,11 @@ fn the_context_that_is_served_is_one_number() {
 fn a_stream_that_waits_has_headers_and_comments() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_candecode-serve"));
     command.args(["--model", "random-30m", "--port", "0", "--max-num-seqs", "1"]);
-    let server = Server::spawn(command.args(["--max-queue", "1"]).stderr(Stdio::null()));
-    let long = json!({"prompt": vec![5; 2000], "max_tokens": 6000, "ignore_eos": true});
-    let _long = server.begin(&long);
-    server.wait_for("num_rows_running", 1.0);
+    let server = Server::spawn(command.args(["--max-queue", "4"]).stderr(Stdio::null()));
+    // Four long texts, one after the other, in short passes: a refusal comes between two of them.
+    let long = json!({"prompt": [5], "max_tokens": 6000, "ignore_eos": true});
+    let _long: Vec<_> = (0..4).map(|_| server.begin(&long)).collect();
+    server.wait_for("num_requests_queued", 3.0);
     let mut waits = server.begin(&body(ONCE, &json!({"stream": true})));
     let head = read_some(&mut waits, 100);
     assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/event-stream"), "{head}");
