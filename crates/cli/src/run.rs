@@ -5,8 +5,8 @@ use crate::locate::locate;
 use crate::output::{show, Output};
 use crate::plan::{self, prompt_texts};
 use crate::weight_format::{self, weight_format, ModelLoad};
-use crate::{chat_terminal, endpoint, interrupt, memory_need, text_input};
-use anyhow::{anyhow, ensure, Context as _, Result};
+use crate::{chat_terminal, endpoint, interrupt, memory_need};
+use anyhow::{anyhow, ensure, Result};
 use candecode::kit::error::{describe, plain, shown, usage};
 use candecode::kit::note::note;
 use candecode::kit::panics::Unwritten;
@@ -18,7 +18,6 @@ use candecode_engine::chat::{Chat, Message, Renderer};
 use candecode_engine::kernels;
 use candecode_engine::loops::{DraftSource, Drafts, Loop, Run};
 use candecode_engine::medusa::{self, HeadsFile};
-use candecode_engine::ngram_table::{self, NgramTable};
 use candecode_engine::operations::{self, Kernels};
 use candecode_engine::requests::{self, Processors};
 use candecode_engine::trace::{Trace, TraceFormat};
@@ -67,10 +66,7 @@ fn answer_without_model(args: &Args) -> Result<Option<u8>> {
         show(&format!("{}\n", place.display()))?;
         return Ok(Some(0));
     }
-    match &args.count_ngrams {
-        Some(corpus) => count_ngrams(args, corpus).map(Some),
-        None => Ok(None),
-    }
+    Ok(None)
 }
 
 /// The request: everything in the flags, the prompts and the model's small files. Mistakes in these
@@ -92,8 +88,6 @@ struct Asked<'a> {
     questions: Option<Vec<String>>,
     /// The files of a draft model.
     draft_files: Option<ModelFiles>,
-    /// The n-gram table to draft from.
-    draft_table: Option<NgramTable>,
     /// The Medusa heads to draft with.
     heads: Option<HeadsFile>,
     began: Instant,
@@ -115,7 +109,7 @@ impl<'a> Asked<'a> {
         }
         let began = Instant::now();
         let files = ModelFiles::at(&locate(&args.model, args.offline)?)?;
-        let tokenizer = tokenizer(args, &files)?;
+        let tokenizer = files.tokenizer()?;
         let template = if args.chat { Some(template(args, &files)?) } else { None };
         let asking = asking(args, &files)?;
         if let Some(template) = &asking {
@@ -129,15 +123,11 @@ impl<'a> Asked<'a> {
         let processors = requests::processors(&params, &tokenizer, config)?;
         let context = config.max_position_embeddings;
         let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };
-        let prompts = prompts(args, &texts, &tokenizer, asking.as_deref(), context)?;
+        let prompts = prompts(args, &texts, &tokenizer, asking.as_deref())?;
         check_tree(&args.tree_shape(), context)?;
         let (draft_files, draft_tokenizer) = match &args.draft_model {
             Some(name) => Some(draft_model(name, args, &files, &tokenizer)?).unzip(),
             None => (None, None),
-        };
-        let draft_table = match &args.draft_table {
-            Some(file) => Some(draft_table(file, &tokenizer)?),
-            None => None,
         };
         let asked = Self {
             args,
@@ -149,7 +139,6 @@ impl<'a> Asked<'a> {
             prompts,
             questions: asking.map(|_| texts),
             draft_files,
-            draft_table,
             heads: heads(args, &files)?,
             began,
             files,
@@ -218,8 +207,7 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
     if let Some(seed) = args.seed.filter(|seed| seed.drawn) {
         note!("note: --seed {} generates the same text again", seed.value);
     }
-    let advice =
-        |asked| generation_config::advice(asked, files.generation_config_name(), &args.settings());
+    let advice = |asked| generation_config::advice(asked, &args.settings());
     if let Some(note) = files.generation_config().and_then(advice) {
         note!("{note}");
     }
@@ -230,11 +218,10 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
         Watched::new(drafter.model(), name, interrupt::asked)
     });
     let small = loaded.drafter.as_ref().zip(draft_model.as_ref());
-    let source = match (asked.heads, small, asked.draft_table) {
-        (Some(heads), ..) => DraftSource::Heads(heads.into_heads(engine.model())?),
-        (_, Some((engine, model)), _) => DraftSource::Model(engine, model),
-        (.., Some(table)) => DraftSource::Table(table),
-        _ => DraftSource::Ngrams(args.draft_ngram.unwrap_or(2)),
+    let source = match (asked.heads, small) {
+        (Some(heads), _) => DraftSource::Heads(heads.into_heads(engine.model())?),
+        (None, Some((engine, model))) => DraftSource::Model(engine, model),
+        (None, None) => DraftSource::Ngrams(args.draft_ngram.unwrap_or(2)),
     };
     let trace = args.trace.then(|| {
         let format = match args.format {
@@ -342,9 +329,7 @@ impl Shown<'_> {
             Err(_) if interrupt::asked() => {}
             Err(error) => {
                 out.break_line();
-                let nan = watched.iter().any(|model| model.computed_nan());
-                let texts = if nan { out.so_far() } else { Vec::new() };
-                return Err(explained(error, watched, &texts, !searches));
+                return Err(explained(error, watched));
             }
         }
         let context = run.model.config().max_position_embeddings;
@@ -369,14 +354,17 @@ impl Shown<'_> {
 
     /// Returns the error of the first failed row in a batch. The other rows' texts are complete.
     fn failure(&self, out: &Output) -> Option<anyhow::Error> {
-        let mut failed =
-            out.texts.iter().zip(out.so_far()).filter(|(text, _)| text.error.is_some());
-        let (text, so_far) = failed.next()?;
-        let error = anyhow!("{}{}", so_far.which, text.error.as_deref().unwrap_or_default());
-        let error = explained(error, &self.watched[..1], &[so_far], true);
+        let all = out.texts.iter().zip(1..);
+        let mut failed = all.filter_map(|(text, number)| Some((text.error.as_ref()?, number)));
+        let (error, number) = failed.next()?;
+        let error = describe(&explained(anyhow!("{error}"), &self.watched[..1]));
+        let which = match out.texts.len() {
+            1 => String::new(),
+            count => format!("text {number} of {count}: "),
+        };
         Some(match failed.count() {
-            0 => error,
-            more => anyhow!("{} ({} texts failed)", describe(&error), more + 1),
+            0 => anyhow!("{which}{error}"),
+            more => anyhow!("{which}{error} ({} texts failed)", more + 1),
         })
     }
 }
@@ -428,39 +416,22 @@ fn open(
     Ok(engine)
 }
 
-/// Returns the model's tokenizer. A run with ids for input and output, and without flags about
-/// text, doesn't need one.
-fn tokenizer(args: &Args, files: &ModelFiles) -> Result<Tokenizer> {
-    let looks_at_text = !args.stop.is_empty()
-        || !args.block.is_empty()
-        || args.block_file.is_some()
-        || args.allow_regex.is_some()
-        || args.json_schema.is_some()
-        || args.grammar.is_some();
-    let ids_only = args.prompt_ids.is_some() && args.format == Format::Json && !looks_at_text;
-    if ids_only && !files.has_tokenizer() {
-        return Ok(Tokenizer::empty());
-    }
-    files.tokenizer()
-}
-
 /// The format of `--json-schema` or `--grammar`.
 type TextForm = Option<Arc<dyn TextFormat>>;
 
 /// Returns the format that the text must have.
 #[cfg(feature = "structured")]
 fn text_format(args: &Args, tokenizer: &Tokenizer, vocab_size: usize) -> Result<TextForm> {
+    use crate::text_input::text_file;
     use candecode_structured::{Compiler, Constraint};
     let (flag, constraint) = match (&args.json_schema, &args.grammar) {
         (Some(file), _) => {
-            let text = text_input::text_file("--json-schema", file)?;
+            let text = text_file("--json-schema", file)?;
             let schema = serde_json::from_str(&text);
             let schema = schema.map_err(|error| usage(format!("--json-schema: {error}")))?;
             ("--json-schema", Constraint::JsonSchema(schema))
         }
-        (None, Some(file)) => {
-            ("--grammar", Constraint::Grammar(text_input::text_file("--grammar", file)?))
-        }
+        (None, Some(file)) => ("--grammar", Constraint::Grammar(text_file("--grammar", file)?)),
         (None, None) => return Ok(None),
     };
     let compiled = Compiler::new(tokenizer, vocab_size)?.compile(&constraint);
@@ -527,14 +498,6 @@ fn draft_model(
     Ok((files, own))
 }
 
-/// Returns the draft table. Rejects it before any weights are read if it was counted with another
-/// tokenizer.
-fn draft_table(file: &Path, tokenizer: &Tokenizer) -> Result<NgramTable> {
-    let text = text_input::text_file("--draft-table", file)?;
-    NgramTable::from_json(&text, tokenizer)
-        .map_err(|e| anyhow!("--draft-table {}: {}", file.display(), describe(&e)))
-}
-
 /// Returns the Medusa heads that the flags ask for, from the named file or the model's folder.
 /// Rejects them if they belong to another model, or there are too few for the tree. The last norm
 /// is the only one of the model's weights that this reads.
@@ -579,31 +542,6 @@ fn check_tree(shape: &[usize], context: usize) -> Result<()> {
     Ok(())
 }
 
-/// Counts n-grams of a corpus in the model's tokens and writes the table.
-fn count_ngrams(args: &Args, corpus: &Path) -> Result<u8> {
-    let Some(file) = &args.draft_table else {
-        return Err(usage("--count-ngrams needs --draft-table, the file to write"));
-    };
-    ensure!(
-        !file.exists(),
-        usage(format!(
-            "--draft-table {}: this file already exists; remove it or choose another name",
-            file.display()
-        ))
-    );
-    let name = format!("--count-ngrams {}", corpus.display());
-    let text = text_input::text_file("--count-ngrams", corpus)?;
-    let lines = corpus.extension().is_some_and(|extension| extension == "jsonl");
-    let texts = ngram_table::texts(&text, lines).map_err(|e| usage(format!("{name}: {e}")))?;
-    let tokenizer = ModelFiles::at(&locate(&args.model, args.offline)?)?.tokenizer()?;
-    let table = NgramTable::count(&texts, &tokenizer)
-        .map_err(|e| usage(format!("{name}: {}", describe(&e))))?;
-    std::fs::write(file, table.to_json(&tokenizer)?)
-        .with_context(|| format!("--draft-table {}: could not be written", file.display()))?;
-    show(&format!("{} texts, {} n-grams: {}\n", texts.len(), table.len(), file.display()))?;
-    Ok(0)
-}
-
 /// Returns the chat template to wrap around a prompt, if the model was trained to answer questions.
 fn asking(args: &Args, files: &ModelFiles) -> Result<Option<Box<dyn Renderer>>> {
     let instruct = hub::is_instruct(&args.model);
@@ -628,23 +566,12 @@ fn prompts(
     texts: &[String],
     tokenizer: &Tokenizer,
     asking: Option<&dyn Renderer>,
-    context: usize,
 ) -> Result<Vec<Vec<u32>>> {
     if let Some(ids) = &args.prompt_ids {
         return Ok(vec![ids.clone()]);
     }
     let encode = |(i, text): (usize, &String)| -> Result<Vec<u32>> {
         let which = which(i, texts.len());
-        if text.len() / 16 > context {
-            // The length in bytes may already rule a prompt out, which saves minutes of tokenizing.
-            let least = text.len() / tokenizer.longest_token().max(1);
-            ensure!(
-                least <= context,
-                "{which}the prompt is {} bytes long, so at least {least} tokens, and the context \
-                 is {context} tokens; shorten it",
-                text.len()
-            );
-        }
         let ids = match asking {
             None => tokenizer.encode(text)?, // an empty text becomes BOS, if the tokenizer adds it
             Some(template) => {

@@ -51,14 +51,15 @@ pub struct TokenLogprobs {
 }
 
 impl TokenLogprobs {
-    fn new(tokenizer: &Tokenizer, id: u32, logprob: Option<f32>, top: &[(u32, f32)]) -> Self {
+    /// Spells out a token and its alternatives.
+    pub fn new(tokenizer: &Tokenizer, id: u32, logprob: Option<f32>, top: &[(u32, f32)]) -> Self {
         let top = top.iter().map(|(id, p)| Spelled::new(tokenizer, *id, Some(*p))).collect();
         Self { chosen: Spelled::new(tokenizer, id, logprob), top }
     }
 }
 
 /// One token's contribution to a choice.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct ChoiceDelta {
     /// The index of the choice: choice `i` continues prompt `i / n`.
     pub index: usize,
@@ -71,16 +72,6 @@ pub struct ChoiceDelta {
     pub logprobs: Vec<TokenLogprobs>,
     /// Present on a choice's last token.
     pub finish: Option<FinishReason>,
-}
-
-impl ChoiceDelta {
-    /// Converts a piece from day 20's serving loop, spelling out its tokens if `logprobs` is set.
-    pub fn new(piece: ChoiceToken, tokenizer: &Tokenizer, logprobs: bool) -> Self {
-        let ChoiceToken { index, tokens, token } = piece;
-        let own = || TokenLogprobs::new(tokenizer, token.id, Some(token.logprob), &token.top);
-        let logprobs = logprobs.then(own).into_iter().collect();
-        Self { index, text: token.text, tokens, logprobs, finish: token.finish }
-    }
 }
 
 /// One choice of an answer, built up token by token.
@@ -156,27 +147,28 @@ impl Reply {
     /// # Errors
     /// 500 if the logprobs of the prompt before this token couldn't be computed.
     pub fn spell(&self, piece: ChoiceToken) -> Result<ChoiceDelta, ApiError> {
-        let Self { request, origin, .. } = self;
-        let (index, tokenizer) = (piece.index, origin.engine.tokenizer());
-        let report = self.reports[index].found();
+        let ChoiceToken { index, tokens, token } = piece;
+        let (tokenizer, report) = (self.origin.engine.tokenizer(), self.reports[index].found());
         if let Some(error) = &report.error {
             return Err(ApiError::failed(format!("the prompt's logprobs: {error}")));
         }
-        let mut delta = match request.only_echoes() {
-            true => {
-                ChoiceDelta { index, finish: Some(FinishReason::Length), ..ChoiceDelta::default() }
-            }
-            false => ChoiceDelta::new(piece, tokenizer, request.logprobs.is_some()),
-        };
-        let is_first = self.choices[index].tokens == 0;
-        if let Some(most) = request.logprobs.filter(|_| is_first && request.fields.echo) {
+        let (most, is_first) = (self.request.logprobs, self.choices[index].tokens == 0);
+        let mut logprobs = Vec::new();
+        if let Some(most) = most.filter(|_| is_first && self.request.fields.echo) {
             let prompt = self.reports[index].prompt.iter().zip(&report.scores);
-            let prompt = prompt.map(|(id, Score { logprob, top, .. })| {
+            logprobs.extend(prompt.map(|(id, Score { logprob, top, .. })| {
                 TokenLogprobs::new(tokenizer, *id, *logprob, &top[..most.min(top.len())])
-            });
-            delta.logprobs = prompt.chain(delta.logprobs).collect();
+            }));
         }
-        Ok(delta)
+        if self.request.only_echoes() {
+            let finish = Some(FinishReason::Length);
+            return Ok(ChoiceDelta { index, text: String::new(), tokens: 0, logprobs, finish });
+        }
+        if most.is_some() {
+            let own = TokenLogprobs::new(tokenizer, token.id, Some(token.logprob), &token.top);
+            logprobs.push(own);
+        }
+        Ok(ChoiceDelta { index, text: token.text, tokens, logprobs, finish: token.finish })
     }
 
     /// Whether every choice has finished.

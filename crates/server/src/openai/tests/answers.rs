@@ -3,8 +3,8 @@
 use crate::openai::reply::{ChoiceDelta, Spelled, TokenLogprobs};
 use crate::openai::{AnswerForm, ApiError, ApiRequest, CallForm, Endpoint, Origin, Reply};
 use crate::prompt_report::PromptReport;
-use candecode::day20_serve::{ChoiceToken, JobError};
-use candecode::kit::{FinishReason, Token};
+use candecode::day20_serve::JobError;
+use candecode::kit::FinishReason;
 use candecode_engine::Engine;
 use candecode_structured::TOO_COMPLEX;
 use serde_json::{json, Value};
@@ -194,11 +194,6 @@ fn a_failed_stream_sends_an_error_event_and_done() {
 #[test]
 fn token_logprobs_include_bytes_and_are_finite() {
     let tokenizer = candecode_formats::read_tokenizer("../../models/story-3m".as_ref()).unwrap();
-    let piece = |id, logprob| {
-        let top = vec![(65, -0.25), (128, -9998.0)];
-        let token = Token { id, logprob, text: "é".to_string(), top, ..Token::default() };
-        ChoiceToken { index: 2, tokens: 5, token }
-    };
     // Token 65 is "a", 128 is the first half of é, and 0 is EOS.
     let spelled = |token: &str, bytes: &[u8], logprob| Spelled {
         token: token.to_string(),
@@ -210,11 +205,8 @@ fn token_logprobs_include_bytes_and_are_finite() {
         chosen: spelled(eos, eos.as_bytes(), -9999.0),
         top: vec![spelled("a", b"a", -0.25), spelled("\u{fffd}", &[0xc3], -9998.0)],
     };
-    let got = ChoiceDelta::new(piece(0, f32::NEG_INFINITY), &tokenizer, true);
-    assert_eq!((got.index, got.tokens, got.logprobs), (2, 5, vec![logprobs]));
-    // `text` comes from the token, which waits for whole characters. The id alone is half an é.
-    let silent = ChoiceDelta::new(piece(128, -0.5), &tokenizer, false);
-    assert_eq!((silent.text.as_str(), silent.logprobs), ("é", Vec::new()));
+    let top = [(65, -0.25), (128, -9998.0)];
+    assert_eq!(TokenLogprobs::new(&tokenizer, 0, Some(f32::NEG_INFINITY), &top), logprobs);
 }
 
 #[test]
