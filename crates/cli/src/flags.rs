@@ -12,7 +12,6 @@ use candecode_formats::hub::DEFAULT_MODEL;
 use candle_core::DType;
 use clap::builder::{ArgPredicate, NonEmptyStringValueParser, PossibleValue};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::error::ErrorKind;
 use clap::{ArgGroup, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -408,15 +407,6 @@ impl Args {
                 arg
             }
         });
-        let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
-        let foreign = line.iter().skip(1).take_while(|word| *word != "--").find_map(|word| {
-            let name = word.to_str()?.split('=').next()?;
-            ELSEWHERE.iter().find(|(flag, _)| *flag == name)
-        });
-        if let Some((flag, here)) = foreign {
-            let message = format!("{flag} is a flag of another program; here it's {here}\n");
-            return Err(Self::command().error(ErrorKind::UnknownArgument, message));
-        }
         Self::from_arg_matches(&command.try_get_matches_from(line)?)
     }
 
@@ -506,23 +496,6 @@ impl Args {
         }
     }
 }
-
-/// Flags of tiny-llm and nanoGPT, and what they are called here.
-const ELSEWHERE: &[(&str, &str)] = &[
-    ("--loader", "--loop: week1 is --loop day6, and week2 is --loop day10"),
-    ("--sampler-temp", "--temperature"),
-    ("--sampler-top-p", "--top-p"),
-    ("--sampler-top-k", "--top-k"),
-    ("--enable-thinking", "--template-set enable_thinking=true"),
-    ("--enable-flash-attn", "--kernels fast, the default"),
-    ("--batch-size", "several texts after one -p"),
-    ("--prefill-step", "--max-batch-tokens, with --loop day15"),
-    ("--start", "-p"),
-    ("--num_samples", "--num-return-sequences"),
-    ("--max_new_tokens", "--max-new-tokens"),
-    ("--top_k", "--top-k"),
-    ("--init_from", "--model"),
-];
 
 /// Parses an integer in a range.
 fn within(range: RangeInclusive<i64>) -> impl Fn(&str) -> Result<usize, String> + Clone {

@@ -5,7 +5,7 @@ use crate::flags::{Args, PastContextName, RngKind};
 use crate::text_input;
 use anyhow::{bail, ensure, Result};
 use candecode::kit::dfa::{MOST_LIST_BYTES, MOST_WORD_BYTES};
-use candecode::kit::error::{quoted, shown, usage};
+use candecode::kit::error::{quoted, usage};
 use candecode::kit::note::note;
 use candecode::kit::{BeamParams, EarlyStopping, PastContext, SamplingParams};
 use candecode_engine::loops::{Ability, Ask, Loop};
@@ -305,17 +305,6 @@ pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
     match &args.prompt_file {
         Some(file) if file.as_os_str() == "-" => Ok(vec![text_input::standard_input()?]),
         Some(file) => Ok(vec![text_input::text_file("--prompt-file", file)?]),
-        None => {
-            // nanoGPT's syntax for a file.
-            let file = args.prompt.iter().find_map(|text| text.strip_prefix("FILE:"));
-            if let Some(file) = file {
-                let file = shown(file);
-                return Err(usage(format!(
-                    "-p FILE:{file} would continue these very characters; --prompt-file {file} \
-                        reads the file"
-                )));
-            }
-            Ok(args.prompt.clone())
-        }
+        None => Ok(args.prompt.clone()),
     }
 }

@@ -109,7 +109,7 @@ impl<'a> Asked<'a> {
         }
         let began = Instant::now();
         let files = ModelFiles::at(&locate(&args.model, args.offline)?)?;
-        let tokenizer = tokenizer(args, &files)?;
+        let tokenizer = files.tokenizer()?;
         let template = if args.chat { Some(template(args, &files)?) } else { None };
         let asking = asking(args, &files)?;
         if let Some(template) = &asking {
@@ -123,7 +123,7 @@ impl<'a> Asked<'a> {
         let processors = requests::processors(&params, &tokenizer, config)?;
         let context = config.max_position_embeddings;
         let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };
-        let prompts = prompts(args, &texts, &tokenizer, asking.as_deref(), context)?;
+        let prompts = prompts(args, &texts, &tokenizer, asking.as_deref())?;
         check_tree(&args.tree_shape(), context)?;
         let (draft_files, draft_tokenizer) = match &args.draft_model {
             Some(name) => Some(draft_model(name, args, &files, &tokenizer)?).unzip(),
@@ -207,8 +207,7 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
     if let Some(seed) = args.seed.filter(|seed| seed.drawn) {
         note!("note: --seed {} generates the same text again", seed.value);
     }
-    let advice =
-        |asked| generation_config::advice(asked, files.generation_config_name(), &args.settings());
+    let advice = |asked| generation_config::advice(asked, &args.settings());
     if let Some(note) = files.generation_config().and_then(advice) {
         note!("{note}");
     }
@@ -417,22 +416,6 @@ fn open(
     Ok(engine)
 }
 
-/// Returns the model's tokenizer. A run with ids for input and output, and without flags about
-/// text, doesn't need one.
-fn tokenizer(args: &Args, files: &ModelFiles) -> Result<Tokenizer> {
-    let looks_at_text = !args.stop.is_empty()
-        || !args.block.is_empty()
-        || args.block_file.is_some()
-        || args.allow_regex.is_some()
-        || args.json_schema.is_some()
-        || args.grammar.is_some();
-    let ids_only = args.prompt_ids.is_some() && args.format == Format::Json && !looks_at_text;
-    if ids_only && !files.has_tokenizer() {
-        return Ok(Tokenizer::empty());
-    }
-    files.tokenizer()
-}
-
 /// The format of `--json-schema` or `--grammar`.
 type TextForm = Option<Arc<dyn TextFormat>>;
 
@@ -583,23 +566,12 @@ fn prompts(
     texts: &[String],
     tokenizer: &Tokenizer,
     asking: Option<&dyn Renderer>,
-    context: usize,
 ) -> Result<Vec<Vec<u32>>> {
     if let Some(ids) = &args.prompt_ids {
         return Ok(vec![ids.clone()]);
     }
     let encode = |(i, text): (usize, &String)| -> Result<Vec<u32>> {
         let which = which(i, texts.len());
-        if text.len() / 16 > context {
-            // The length in bytes may already rule a prompt out, which saves minutes of tokenizing.
-            let least = text.len() / tokenizer.longest_token().max(1);
-            ensure!(
-                least <= context,
-                "{which}the prompt is {} bytes long, so at least {least} tokens, and the context \
-                 is {context} tokens; shorten it",
-                text.len()
-            );
-        }
         let ids = match asking {
             None => tokenizer.encode(text)?, // an empty text becomes BOS, if the tokenizer adds it
             Some(template) => {

@@ -2,7 +2,6 @@
 
 use crate::error::{quoted, shown};
 use crate::token_bytes::TokenBytes;
-use crate::tokenizer_json::{self, Growth};
 use candle_core::{bail, Error, Result};
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -19,8 +18,6 @@ pub struct Tokenizer {
     token_bytes: std::result::Result<TokenBytes, String>,
     /// The bytes of every token, once [`Tokenizer::pieces`] has been called.
     pieces: Mutex<Option<Arc<[Vec<u8>]>>>,
-    /// The bound on how much the normalizer can lengthen a text.
-    growth: Growth,
     /// Name for messages: the tokenizer's file.
     name: String,
 }
@@ -47,8 +44,7 @@ impl Tokenizer {
         let decoder = decoder.and_then(std::result::Result::ok);
         let token_bytes = TokenBytes::of(decoder.as_ref());
         let name = "the tokenizer".to_string();
-        let (pieces, growth) = (Mutex::default(), Growth::default());
-        Self { inner, added, token_bytes, pieces, growth, name }
+        Self { inner, added, token_bytes, pieces: Mutex::default(), name }
     }
 
     /// Parses a `tokenizer.json`. Its truncation, padding and dropout are training settings, so
@@ -63,11 +59,10 @@ impl Tokenizer {
         let damaged =
             |reason: String| Error::Msg(format!("not a tokenizer, or damaged: {}", shown(reason)));
         let text = std::str::from_utf8(json).map_err(|e| damaged(e.to_string()))?;
-        let growth = tokenizer_json::check(text).map_err(damaged)?;
         let Ok(read) = catch_unwind(|| text.parse::<tokenizers::Tokenizer>()) else {
             return Err(damaged("its parts don't fit together; fetch it again".into()));
         };
-        Ok(Self { growth, ..Self::new(read.map_err(|e| damaged(e.to_string()))?) })
+        Ok(Self::new(read.map_err(|e| damaged(e.to_string()))?))
     }
 
     /// Returns the same tokenizer with a name for messages: its file.
@@ -113,9 +108,9 @@ impl Tokenizer {
     ///
     /// # Errors
     /// If the crate rejects one of them.
-    pub fn with_added(mut self, tokens: Vec<AddedToken>) -> Result<Self> {
+    fn with_added(mut self, tokens: Vec<AddedToken>) -> Result<Self> {
         self.inner.add_tokens(tokens).map_err(refused)?;
-        Ok(Self { growth: self.growth, name: self.name, ..Self::new(self.inner) })
+        Ok(Self { name: self.name, ..Self::new(self.inner) })
     }
 
     /// Returns the tokens that were added by name, keyed by id.
@@ -159,28 +154,15 @@ impl Tokenizer {
     }
 
     fn ids(&self, text: &str, special: bool) -> Result<Vec<u32>> {
-        self.growth.check(text).map_err(|e| Error::Msg(format!("{}: {e}", self.name)))?;
         self.guarded("encode", || {
             let encoding = self.inner.encode(text, special).map_err(refused)?;
             Ok(encoding.get_ids().to_vec())
         })
     }
 
-    /// Returns true if text is split into words and merged from letters or bytes (BPE), and not
-    /// into the likeliest pieces (Unigram) or the longest (WordPiece).
-    pub fn is_bpe(&self) -> bool {
-        matches!(self.inner.get_model(), ModelWrapper::BPE(_))
-    }
-
     /// Returns true if tokens are bytes, each written as a printable character (GPT-2).
-    pub fn is_byte_level(&self) -> bool {
+    fn is_byte_level(&self) -> bool {
         matches!(self.inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_)))
-    }
-
-    /// Returns true if a space goes in front of a text that doesn't start with one.
-    pub fn adds_prefix_space(&self) -> bool {
-        let first = self.encode_rendered("a").ok().and_then(|ids| self.piece(*ids.first()?));
-        first.is_some_and(|piece| piece.starts_with(['Ġ', '▁']))
     }
 
     /// Returns the maximum number of bytes of text that a token can cover, or `usize::MAX` if there

@@ -10,6 +10,5 @@ mod connection;
 pub mod endpoint;
 pub mod hub;
 mod origin;
-mod retry_after;
 #[cfg(feature = "test-servers")]
 pub mod test_servers;

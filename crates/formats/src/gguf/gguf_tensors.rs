@@ -1,8 +1,7 @@
 //! A GGUF file's tensors under their Hugging Face names, in a Hugging Face folder's layout.
 
 use crate::gguf::gguf_file::{quant_type, Gguf};
-use crate::gguf::{gguf_config, tensor_names};
-use candecode_kit::error::describe;
+use crate::gguf::tensor_names;
 use candecode_kit::weights::TensorSource;
 use candecode_kit::QuantizedMatrix;
 use candle_core::{Device, Result, Tensor};
@@ -61,19 +60,12 @@ impl TensorSource for Gguf {
 impl Gguf {
     /// Converts a tensor's rows from llama.cpp's order to Hugging Face's.
     fn reordered(&self, stored: &str, tensor: Tensor) -> Result<Tensor> {
-        // Read as in the configuration, where a list has one number per layer.
-        let heads = |name: &str| -> Result<Option<u64>> {
-            let heads = gguf_config::number(self, name);
-            let heads = heads.map_err(|error| candle_core::Error::Msg(describe(&error)))?;
-            Ok(heads.as_f64().map(|heads| heads as u64))
-        };
+        let heads = |name: &str| self.number(&format!("llama.attention.{name}"));
         match (self.architecture(), tensor_names::part(stored)) {
-            ("llama", "attn_q") => {
-                tensor_names::unpermuted(&tensor, heads("attention.head_count")?)
-            }
+            ("llama", "attn_q") => tensor_names::unpermuted(&tensor, heads("head_count")),
             ("llama", "attn_k") => {
-                let kv_heads = heads("attention.head_count_kv")?;
-                tensor_names::unpermuted(&tensor, kv_heads.or(heads("attention.head_count")?))
+                let kv_heads = heads("head_count_kv").or(heads("head_count"));
+                tensor_names::unpermuted(&tensor, kv_heads)
             }
             _ => Ok(tensor),
         }

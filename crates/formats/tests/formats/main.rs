@@ -4,8 +4,7 @@ mod config;
 mod gguf;
 mod model_files;
 mod random_model;
-mod tokenizer;
-mod tokenizer_files;
+mod tokenizer_config;
 mod tokenizer_json;
 mod weights;
 

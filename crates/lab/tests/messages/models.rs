@@ -98,9 +98,6 @@ pub fn make(page: &Folder) {
     with_file(page, "cut-generation-config", "generation_config.json", "{");
     with_file(page, "tokenizer-of-another-kind", "tokenizer.json", "{}");
     with_weights(page, "half-the-weights", "story-230k", |bytes| bytes.truncate(bytes.len() / 2));
-    with_weights(page, "empty-weights", "story-230k", Vec::clear);
-    with_weights(page, "damaged-length", "story-230k", |bytes| bytes[..8].fill(0xff));
-    with_weights(page, "damaged-header", "story-230k", |bytes| bytes[8..40].fill(b'x'));
     with_weights(page, "another-name", "story-230k", |bytes| {
         let at = bytes.windows(17).position(|w| w == b"model.norm.weight").unwrap();
         bytes[at..at + 17].copy_from_slice(b"model.warm.weight");

@@ -5,7 +5,6 @@
 
 mod client;
 mod events;
-mod json;
 mod request;
 mod server;
 mod stream;
