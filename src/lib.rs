@@ -78,8 +78,9 @@ pub struct Day {
     pub reference: bool,
 }
 
-/// All days, in order. Outside the modules above, only this table reads the `ref-dayNN` features. Messages use it to report
-/// which days are yours, and the engine uses it to keep kernels away from those days.
+/// All days, in order. Outside the modules above, only this table reads the `ref-dayNN` features.
+/// Messages use it to report which days are yours, and the engine uses it to keep kernels away from
+/// those days.
 pub const DAYS: &[Day] = &[
     Day { number: 0, name: "day00_warm_up", reference: cfg!(feature = "ref-day00") },
     Day { number: 1, name: "day01_attention", reference: cfg!(feature = "ref-day01") },

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 #[derive(Parser, Clone)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 pub struct Args {
-    /// A day that has a benchmark, such as day10 (default: all of them except day19), or one of
-    /// these. engine: the whole engine; machine: this machine; roofline: day 16's predictions for
-    /// it; day19: the effect of quantized weights on predictions; serve: the server under load
+    /// A day, such as day10 (default: all of them but day16 and day19), or one of these. engine:
+    /// the whole engine; machine: this machine; roofline: day 16's predictions for it; day19: the
+    /// effect of quantized weights on predictions; serve: the server under load
     pub what: Option<String>,
     /// Number of rounds of a day or engine; the fastest one counts (for engine, the median).
     /// 0: only what can be counted [default: 3]
