@@ -238,7 +238,9 @@ fn ctrl_c_ends_a_beam_search() {
     assert!(line.starts_with("[loop: day 11, on the CPU; "), "{line}");
     crate::control_c(&child);
     let ran = Ran::from(child.wait_with_output().unwrap());
-    assert_eq!((ran.code, &*ran.out), (130, "Once\n"), "the search ran to its end");
+    // On a busy machine the signal may come before the search.
+    assert!(["", "Once\n"].contains(&&*ran.out), "the search ran to its end: {}", ran.out);
+    assert_eq!(ran.code, 130, "{}", ran.err);
 }
 
 /// With a single beam, day 11's loop finds the greedy text.
