@@ -42,7 +42,7 @@ impl TokenizerConfig {
     pub fn special_tokens(&self) -> Map<String, Value> {
         let named = self.fields.iter().filter(|(name, _)| name.ends_with("_token"));
         // Flags such as add_bos_token have the same suffix.
-        named.filter_map(|(name, token)| Some((name.clone(), Value::from(content(token)?)))).collect()
+        named.filter_map(|(name, token)| Some((name.clone(), content(token)?.into()))).collect()
     }
 
     /// Checks that the tokenizer has every token that is declared here. transformers would add the

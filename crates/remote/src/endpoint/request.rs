@@ -49,7 +49,6 @@ pub enum What<'a> {
 const STREAM_PER_TOKEN: u64 = 64 << 10;
 /// Maximum bytes of stream for a short text.
 const LEAST_STREAM: u64 = 16 << 20;
-
 impl Request<'_> {
     /// Returns the number of texts that are requested.
     pub fn n(&self) -> usize {
