@@ -123,7 +123,7 @@ impl<'a> Asked<'a> {
         let processors = requests::processors(&params, &tokenizer, config)?;
         let context = config.max_position_embeddings;
         let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };
-        let prompts = prompts(args, &texts, &tokenizer, asking.as_deref())?;
+        let prompts = prompts(args, &texts, &tokenizer, asking.as_deref(), context)?;
         check_tree(&args.tree_shape(), context)?;
         let (draft_files, draft_tokenizer) = match &args.draft_model {
             Some(name) => Some(draft_model(name, args, &files, &tokenizer)?).unzip(),
@@ -566,12 +566,23 @@ fn prompts(
     texts: &[String],
     tokenizer: &Tokenizer,
     asking: Option<&dyn Renderer>,
+    context: usize,
 ) -> Result<Vec<Vec<u32>>> {
     if let Some(ids) = &args.prompt_ids {
         return Ok(vec![ids.clone()]);
     }
     let encode = |(i, text): (usize, &String)| -> Result<Vec<u32>> {
         let which = which(i, texts.len());
+        if text.len() / 16 > context {
+            // The length in bytes may already rule a prompt out, which saves minutes of tokenizing.
+            let least = text.len() / tokenizer.longest_token().max(1);
+            ensure!(
+                least <= context,
+                "{which}the prompt is {} bytes long, so at least {least} tokens, and the context \
+                 is {context} tokens; shorten it",
+                text.len()
+            );
+        }
         let ids = match asking {
             None => tokenizer.encode(text)?, // an empty text becomes BOS, if the tokenizer adds it
             Some(template) => {

@@ -133,6 +133,14 @@ impl<'a> Chat<'a> {
     /// # Errors
     /// If the template rejects the conversation, or the message alone is too long or empty.
     pub fn prompt(&self, line: &str, answer: usize) -> Result<ChatPrompt> {
+        let least = line.len() / self.tokenizer.longest_token().max(1);
+        ensure!(
+            least < self.context,
+            "this line is {} bytes long, so at least {least} tokens, and there is room for {}; \
+             shorten it",
+            line.len(),
+            self.context
+        );
         let mut messages = self.messages.clone();
         messages.push(Message::new("user", line));
         let mut ids = self.read(&messages)?;

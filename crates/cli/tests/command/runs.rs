@@ -317,6 +317,14 @@ fn a_byte_order_mark_is_stripped_from_the_prompt() {
     assert_eq!(lines(&piped)[0]["prompt_ids"], ids(&without));
 }
 
+/// 40 MB are rejected by size alone: reading them as tokens takes half a minute.
+#[test]
+fn a_huge_prompt_is_refused_by_size_alone() {
+    let folder = Folder::new("long-prompt");
+    let file = folder.write("long", "a b ".repeat(10_000_000));
+    refused(&["--prompt-file", file.to_str().unwrap()], 1, "40000000 bytes");
+}
+
 /// A processor's name may contain NaN even if the model's numbers are fine.
 #[test]
 fn an_error_that_quotes_nan_is_not_blamed_on_the_model() {

@@ -5,7 +5,7 @@ use candecode_testing::Folder;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TEXT: [&str; 6] =
     ["-p", "Once upon a time", "--model", "story-230k", "--max-new-tokens", "9"];
@@ -123,4 +123,21 @@ fn a_prompt_piped_to_stdin_is_read() {
         let ran = Ran::from(sh.output().unwrap());
         assert_eq!(ran.out, usual, "{line}: {}", ran.err);
     }
+}
+
+#[test]
+fn an_oversized_chat_line_is_refused_by_size_alone() {
+    let mut chat = command(&["--chat", "--model", "story-230k", "--max-new-tokens", "3"]);
+    let mut child = chat.stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || {
+        let _ = stdin.write_all(&b"a".repeat(40 << 20));
+        let _ = stdin.write_all(b"\nOnce upon\n");
+    });
+    let began = Instant::now();
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    writer.join().unwrap();
+    assert!(ran.err.contains("41943040 bytes"), "{}", ran.err);
+    assert!(!ran.out.is_empty(), "the next line is answered: {}", ran.err);
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
