@@ -114,7 +114,7 @@ impl<'a> Output<'a> {
                     let samples = (prompts.len() / all.len()).max(1);
                     format!("{}\n\n", all[number + row / samples])
                 }
-                None if args.format == Format::Json => String::new(),
+                None if args.format == Format::Json => String::new(), // needs no tokenizer
                 None => engine.tokenizer().decode(prompt)?,
             };
             texts.push(Text {

@@ -109,7 +109,7 @@ impl<'a> Asked<'a> {
         }
         let began = Instant::now();
         let files = ModelFiles::at(&locate(&args.model, args.offline)?)?;
-        let tokenizer = files.tokenizer()?;
+        let tokenizer = tokenizer(args, &files)?;
         let template = if args.chat { Some(template(args, &files)?) } else { None };
         let asking = asking(args, &files)?;
         if let Some(template) = &asking {
@@ -414,6 +414,22 @@ fn open(
     let mut engine = Engine::new(model, tokenizer);
     engine.cache = cache;
     Ok(engine)
+}
+
+/// Returns the model's tokenizer. A run with ids for input and output, and without flags about
+/// text, doesn't need one.
+fn tokenizer(args: &Args, files: &ModelFiles) -> Result<Tokenizer> {
+    let looks_at_text = !args.stop.is_empty()
+        || !args.block.is_empty()
+        || args.block_file.is_some()
+        || args.allow_regex.is_some()
+        || args.json_schema.is_some()
+        || args.grammar.is_some();
+    let ids_only = args.prompt_ids.is_some() && args.format == Format::Json && !looks_at_text;
+    if ids_only && !files.has_tokenizer() {
+        return Ok(Tokenizer::empty());
+    }
+    files.tokenizer()
 }
 
 /// The format of `--json-schema` or `--grammar`.

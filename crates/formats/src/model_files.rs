@@ -144,6 +144,14 @@ impl ModelFiles {
         self.generation_config.as_ref()
     }
 
+    /// Returns false if the model is a folder without a `tokenizer.json`.
+    pub fn has_tokenizer(&self) -> bool {
+        match self.format {
+            Format::Folder => self.path.join("tokenizer.json").exists(),
+            Format::Gguf(_) | Format::Random(_) | Format::Widened(_) => true,
+        }
+    }
+
     /// Returns the model's tokenizer.
     ///
     /// # Errors

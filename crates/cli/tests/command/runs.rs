@@ -13,6 +13,22 @@ fn lines(ran: &Ran) -> Vec<Value> {
     ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// A run that takes and prints ids needs no tokenizer, but one that needs the text does.
+#[test]
+fn a_model_without_a_tokenizer_runs_on_token_ids() {
+    let folder = copy_of("story-230k", "ids");
+    let ids =
+        ["--model", folder.0.to_str().unwrap(), "--prompt-ids", "5,6,7", "--max-new-tokens", "9"];
+    let json = [&ids[..], &["--format", "json"]].concat();
+    let tokens = || lines(&done(&json))[0]["new_ids"].clone();
+    let with = tokens();
+    fs::remove_file(folder.0.join("tokenizer.json")).unwrap();
+    assert_eq!(tokens(), with);
+    assert_eq!(with.as_array().unwrap().len(), 9);
+    refused(&ids, 1, "tokenizer.json");
+    refused(&[&json[..], &["--stop", "."]].concat(), 1, "tokenizer.json");
+}
+
 #[test]
 fn generation_config_settings_are_noted_but_not_applied() {
     let folder = copy_of("story-230k", "wishes");
