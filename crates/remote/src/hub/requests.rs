@@ -79,7 +79,11 @@ impl Requests {
     /// If the hub refuses the request, or doesn't name the commit and the file's hash.
     pub fn about(&self, repo: &str, revision: &str, file: &str) -> Result<About, Failure> {
         let mut found = Found::default();
-        self.follow(&Method::HEAD, self.address(repo, revision, file)?, 0, &mut found)?;
+        match self.follow(&Method::HEAD, self.address(repo, revision, file)?, 0, &mut found) {
+            // A store may refuse to say how long a file is, but still send it.
+            Err(Failure::Elsewhere(..)) if found.is_named() => {}
+            asked => drop(asked?),
+        }
         let etag = found.linked_etag.or(found.etag).ok_or(Failure::Header("etag", "missing"))?;
         let commit = found.commit.ok_or(Failure::Header("x-repo-commit", "missing"))?;
         // Both are used as file names.
@@ -132,7 +136,15 @@ impl Requests {
 
     /// Returns a file's address on the hub.
     fn address(&self, repo: &str, revision: &str, file: &str) -> Result<Uri, Failure> {
-        let address = format!("{}/{repo}/resolve/{revision}/{file}", self.endpoint);
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+        let mut name = String::new();
+        for byte in file.bytes() {
+            match plain(byte) {
+                true => name.push(char::from(byte)),
+                false => name += &format!("%{byte:02X}"),
+            }
+        }
+        let address = format!("{}/{repo}/resolve/{revision}/{name}", self.endpoint);
         address.parse().map_err(|_| Failure::Status(404, None))
     }
 
@@ -157,7 +169,7 @@ impl Requests {
             }
             let next = redirect(&address, code, headers);
             let next = next.map_err(|_| Failure::Header("location", "invalid"))?;
-            found.read(headers, next.is_none());
+            found.read(headers, &address, next.as_ref());
             match next {
                 Some(next) if method == Method::GET || !found.is_complete() => address = next,
                 _ => return Ok(response),
@@ -197,18 +209,28 @@ struct Found {
 }
 
 impl Found {
-    /// Reads a response. The first one that names the commit, or what the hub keeps elsewhere,
-    /// counts. The `ETag` and the length are those of the last one: a redirect has its own.
-    fn read(&mut self, headers: &HeaderMap, is_last: bool) {
+    /// Reads a response from `address`, which may redirect to `next`. The first one that says
+    /// something counts, except that the `ETag` and the length of a redirect within the hub are
+    /// those of the redirect.
+    fn read(&mut self, headers: &HeaderMap, address: &Uri, next: Option<&Uri>) {
         let header = |name| word(headers, name).filter(|value| !value.is_empty());
         let tag = |name| header(name).map(|tag| plain_tag(&tag));
-        let length = |name| header(name).and_then(|length| length.parse().ok());
         self.commit = self.commit.take().or_else(|| header("x-repo-commit"));
         self.linked_etag = self.linked_etag.take().or_else(|| tag("x-linked-etag"));
-        self.linked_size = self.linked_size.or_else(|| length("x-linked-size"));
-        if is_last {
-            (self.etag, self.size) = (tag("etag"), length("content-length"));
+        self.linked_size = self.linked_size.or_else(|| header("x-linked-size")?.parse().ok());
+        let leaves = next.is_some_and(|next| Origin::of(next) != Origin::of(address));
+        if next.is_none() || (leaves && self.commit.is_some()) {
+            self.etag = self.etag.take().or_else(|| tag("etag"));
         }
+        let is_plain = header("content-encoding").is_none_or(|encoding| encoding == "identity");
+        if next.is_none() && is_plain {
+            self.size = header("content-length").and_then(|length| length.parse().ok());
+        }
+    }
+
+    /// Returns true if the commit and the name in the cache are known.
+    fn is_named(&self) -> bool {
+        self.commit.is_some() && (self.linked_etag.is_some() || self.etag.is_some())
     }
 
     /// Returns true if no other response can add anything.
