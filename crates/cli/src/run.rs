@@ -207,7 +207,8 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
     if let Some(seed) = args.seed.filter(|seed| seed.drawn) {
         note!("note: --seed {} generates the same text again", seed.value);
     }
-    let advice = |asked| generation_config::advice(asked, &args.settings());
+    let advice =
+        |asked| generation_config::advice(asked, files.generation_config_name(), &args.settings());
     if let Some(note) = files.generation_config().and_then(advice) {
         note!("{note}");
     }

@@ -29,28 +29,25 @@ pub struct Settings {
     pub max_new_tokens: Option<f64>,
 }
 
-/// The name of the file, for notes.
-const FILE: &str = "generation_config.json";
-
-/// Lists what `config` asks for and `given` doesn't, with the flags that would apply it. Reports
-/// every key that can change the text. None: nothing to report.
+/// Lists what `config`, read from `source`, asks for and `given` doesn't, with the flags that would
+/// apply it. Reports every key that can change the text. None: nothing to report.
 ///
 /// transformers applies temperature, top-k, top-p and min-p only with `do_sample`, and then,
 /// silently, a top-k of 50.
-pub fn advice(config: &Value, given: &Settings) -> Option<String> {
+pub fn advice(config: &Value, source: &str, given: &Settings) -> Option<String> {
     let (asks, flags) = wishes(config, given)?;
     let way = if flags.is_empty() {
         String::new()
     } else {
         format!("; for the same add {}", flags.join(" "))
     };
-    Some(format!("note: {FILE} asks for {asks}; the command does only what its flags say{way}"))
+    Some(format!("note: {source} asks for {asks}; the command does only what its flags say{way}"))
 }
 
 /// Like [`advice`], but for a server. There, every request has its own settings.
-pub fn advice_for_requests(config: &Value) -> Option<String> {
+pub fn advice_for_requests(config: &Value, source: &str) -> Option<String> {
     let (asks, _) = wishes(config, &Settings::default())?;
-    Some(format!("[{FILE} asks for {asks}; the server does only what a request says]"))
+    Some(format!("[{source} asks for {asks}; the server does only what a request says]"))
 }
 
 /// Describes the settings that `given` doesn't match, and returns the flags that would.
@@ -183,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_foreign_file_makes_a_short_note_without_control_characters() {
-        let note = |config| advice(&config, &Settings::default()).unwrap();
+        let note = |config| advice(&config, "a file", &Settings::default()).unwrap();
         let keys = (0..100_000).map(|n| (format!("key_{n}"), json!(n)));
         let mut many: Map<String, Value> = keys.collect();
         many.insert("a\u{1b}[2J".into(), json!("\u{7}\n"));

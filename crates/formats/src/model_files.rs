@@ -57,7 +57,7 @@ impl Format {
     fn config(&self, path: &Path) -> Result<(ModelConfig, Option<Value>)> {
         match self {
             Self::Folder => folder::config(path),
-            Self::Gguf(gguf) => Ok((gguf::config(gguf)?, None)),
+            Self::Gguf(gguf) => Ok((gguf::config(gguf)?, gguf::sampling(gguf))),
             Self::Random(model) => Ok((model.config().clone(), None)),
             Self::Widened(inner) => {
                 let (config, generation) = folder::config(inner)?;
@@ -139,9 +139,18 @@ impl ModelFiles {
         &self.config
     }
 
-    /// Returns the content of `generation_config.json`. None if there is none.
+    /// Returns the content of `generation_config.json` or a GGUF file's sampling keys. None if
+    /// there are none.
     pub fn generation_config(&self) -> Option<&Value> {
         self.generation_config.as_ref()
+    }
+
+    /// Returns the source of [`ModelFiles::generation_config`], for messages.
+    pub fn generation_config_name(&self) -> &'static str {
+        match self.format {
+            Format::Gguf(_) => "the metadata",
+            Format::Folder | Format::Random(_) | Format::Widened(_) => "generation_config.json",
+        }
     }
 
     /// Returns false if the model is a folder without a `tokenizer.json`.

@@ -46,7 +46,8 @@ fn something_else(start: &[u8]) -> Option<&'static str> {
     let begins = |with: &str| {
         text.get(..with.len()).is_some_and(|text| text.eq_ignore_ascii_case(with.as_bytes()))
     };
-    if begins("version https://git-lfs.github.com/") {
+    if begins("version https://git-lfs.github.com/") || begins("version https://hawser.github.com/")
+    {
         return Some(
             "this is a Git LFS pointer, not the file itself; run git lfs pull in its folder",
         );

@@ -267,8 +267,9 @@ fn fingerprint(flags: &ServeFlags, model: &ServedModel) -> String {
 
 /// Prints what the terminal should know about the model and the batch.
 fn print_notes(flags: &ServeFlags, files: &ModelFiles, model: &ServedModel) {
-    let asked = files.generation_config();
-    if let Some(note) = asked.and_then(generation_config::advice_for_requests) {
+    let advice =
+        |asked| generation_config::advice_for_requests(asked, files.generation_config_name());
+    if let Some(note) = files.generation_config().and_then(advice) {
         say(&note);
     }
     let own_context = files.config().max_position_embeddings;

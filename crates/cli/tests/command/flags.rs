@@ -473,7 +473,7 @@ fn a_block_file_has_one_word_per_line() {
 }
 
 fn advice(config: &serde_json::Value, args: &Args) -> Option<String> {
-    generation_config::advice(config, &args.settings())
+    generation_config::advice(config, "generation_config.json", &args.settings())
 }
 
 #[test]
@@ -514,12 +514,15 @@ fn the_note_lists_generation_config_settings_and_their_flags() {
     let said = say(json!({"epsilon_cutoff": 0.1, "num_beams": 1, "use_cache": true}), &[]).unwrap();
     assert!(said.contains("epsilon_cutoff=0.1") && !said.contains("add"), "{said}");
     // A server has no flags for these.
-    let asked = json!({"do_sample": true, "temperature": 0.6, "bad_words_ids": [[5]]});
-    let said = generation_config::advice_for_requests(&asked).unwrap();
+    let said = generation_config::advice_for_requests(
+        &json!({"do_sample": true, "temperature": 0.6, "bad_words_ids": [[5]]}),
+        "generation_config.json",
+    );
+    let said = said.unwrap();
     for asked in ["do_sample=true", "temperature=0.6", "top_k=50", "bad_words_ids=[[5]]"] {
         assert!(said.contains(asked), "{said}");
     }
-    assert_eq!(generation_config::advice_for_requests(&json!({"eos_token_id": 0})), None);
+    assert_eq!(generation_config::advice_for_requests(&json!({"eos_token_id": 0}), "x"), None);
     // A value that isn't a number is shown as written, and a long number in a few digits.
     let said = say(json!({"num_beams": "4", "repetition_penalty": 1e300}), &[]).unwrap();
     assert!(said.contains("num_beams=\"4\"") && said.contains("-penalty 1e300"), "{said}");

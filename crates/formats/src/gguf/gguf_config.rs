@@ -115,13 +115,12 @@ const FREQUENCIES: &str = "rope_freqs.weight";
 /// Returns RoPE's base and scaling. llama.cpp stores Llama 3's scaling as a tensor with each
 /// frequency's divisor; this recovers the original parameters.
 fn rope(gguf: &Gguf, config: &Value) -> Result<Value> {
-    let typed = format!("{}.rope.scaling.type", gguf.architecture());
-    if let Some(kind) = gguf.content.metadata.get(&typed).map(gguf_keys::text) {
+    let scaling = format!("{}.rope.scaling.type", gguf.architecture());
+    if let Some(kind) = gguf.content.metadata.get(&scaling).map(gguf_keys::text) {
         // llama.cpp calls it linear even if its factor is 1.
         ensure!(
             ["\"none\"", "\"linear\""].contains(&kind.as_str()),
-            "{typed} is {kind}; candecode supports \"none\", and Llama 3's as tensor \
-                {FREQUENCIES}"
+            "{scaling} is {kind}; candecode supports \"none\", and Llama 3's as tensor {FREQUENCIES}"
         );
     }
     let base = number(gguf, "rope.freq_base")?.as_f64().unwrap_or(10_000.0);

@@ -17,6 +17,7 @@ pub use gguf_file::Gguf;
 pub use gguf_tokenizer::tokenizer;
 
 use crate::ChatTemplate;
+use candle_core::quantized::gguf_file::Value;
 use serde_json::Map;
 
 /// Returns the chat template in the metadata and the special tokens that it can refer to.
@@ -30,4 +31,23 @@ pub fn chat_template(gguf: &Gguf) -> ChatTemplate {
         }
     }
     ChatTemplate { source: Ok(text.map(|text| (KEY.into(), text.into()))), special_tokens }
+}
+
+/// Returns the sampling settings in the metadata, with their values as JSON. None if the metadata
+/// has no such settings.
+pub fn sampling(gguf: &Gguf) -> Option<serde_json::Value> {
+    let asks =
+        |key: &str| key.starts_with("general.sampling.") || key == "tokenizer.ggml.suppress_tokens";
+    let metadata = gguf.content.metadata.iter().filter(|(key, _)| asks(key));
+    let asked: Map<_, _> = metadata.map(|(key, value)| (key.clone(), as_json(value))).collect();
+    (!asked.is_empty()).then_some(asked.into())
+}
+
+fn as_json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Bool(flag) => (*flag).into(),
+        Value::String(text) => text.as_str().into(),
+        Value::Array(values) => values.iter().map(as_json).collect(),
+        other => gguf_keys::number(other).into(),
+    }
 }
