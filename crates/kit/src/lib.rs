@@ -27,6 +27,7 @@ pub mod token;
 pub mod token_bytes;
 pub mod token_iter;
 pub mod tokenizer;
+pub mod tokenizer_json;
 pub mod units;
 pub mod weights;
 

@@ -2,6 +2,7 @@
 
 use crate::error::{quoted, shown};
 use crate::token_bytes::TokenBytes;
+use crate::tokenizer_json::{self, Growth};
 use candle_core::{bail, Error, Result};
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -18,6 +19,8 @@ pub struct Tokenizer {
     token_bytes: std::result::Result<TokenBytes, String>,
     /// The bytes of every token, once [`Tokenizer::pieces`] has been called.
     pieces: Mutex<Option<Arc<[Vec<u8>]>>>,
+    /// The bound on how much the normalizer can lengthen a text.
+    growth: Growth,
     /// Name for messages: the tokenizer's file.
     name: String,
 }
@@ -44,7 +47,8 @@ impl Tokenizer {
         let decoder = decoder.and_then(std::result::Result::ok);
         let token_bytes = TokenBytes::of(decoder.as_ref());
         let name = "the tokenizer".to_string();
-        Self { inner, added, token_bytes, pieces: Mutex::default(), name }
+        let (pieces, growth) = (Mutex::default(), Growth::default());
+        Self { inner, added, token_bytes, pieces, growth, name }
     }
 
     /// Parses a `tokenizer.json`. Its truncation, padding and dropout are training settings, so
@@ -59,10 +63,11 @@ impl Tokenizer {
         let damaged =
             |reason: String| Error::Msg(format!("not a tokenizer, or damaged: {}", shown(reason)));
         let text = std::str::from_utf8(json).map_err(|e| damaged(e.to_string()))?;
+        let growth = tokenizer_json::check(text).map_err(damaged)?;
         let Ok(read) = catch_unwind(|| text.parse::<tokenizers::Tokenizer>()) else {
             return Err(damaged("its parts don't fit together; fetch it again".into()));
         };
-        Ok(Self::new(read.map_err(|e| damaged(e.to_string()))?))
+        Ok(Self { growth, ..Self::new(read.map_err(|e| damaged(e.to_string()))?) })
     }
 
     /// Returns the same tokenizer with a name for messages: its file.
@@ -110,7 +115,7 @@ impl Tokenizer {
     /// If the crate rejects one of them.
     fn with_added(mut self, tokens: Vec<AddedToken>) -> Result<Self> {
         self.inner.add_tokens(tokens).map_err(refused)?;
-        Ok(Self { name: self.name, ..Self::new(self.inner) })
+        Ok(Self { growth: self.growth, name: self.name, ..Self::new(self.inner) })
     }
 
     /// Returns the tokens that were added by name, keyed by id.
@@ -154,6 +159,7 @@ impl Tokenizer {
     }
 
     fn ids(&self, text: &str, special: bool) -> Result<Vec<u32>> {
+        self.growth.check(text).map_err(|e| Error::Msg(format!("{}: {e}", self.name)))?;
         self.guarded("encode", || {
             let encoding = self.inner.encode(text, special).map_err(refused)?;
             Ok(encoding.get_ids().to_vec())
