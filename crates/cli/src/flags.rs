@@ -12,6 +12,7 @@ use candecode_formats::hub::DEFAULT_MODEL;
 use candle_core::DType;
 use clap::builder::{ArgPredicate, NonEmptyStringValueParser, PossibleValue};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
 use clap::{ArgGroup, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -30,7 +31,7 @@ const BATCH: i64 = 1 << 30;
 #[command(name = "candecode", version, max_term_width = 100)]
 #[command(about = "Can I decode? LLM decoding, learned by building it in Rust on candle")]
 #[command(group = ArgGroup::new("task").args([
-    "prompt", "prompt_file", "prompt_ids", "chat", "find", "models",
+    "prompt", "prompt_file", "prompt_ids", "chat", "count_ngrams", "find", "models",
 ]))]
 #[command(group = ArgGroup::new("sampling").multiple(true).args([
     "temperature", "top_k", "top_p", "min_p",
@@ -38,7 +39,7 @@ const BATCH: i64 = 1 << 30;
 #[command(group = ArgGroup::new("penalties").multiple(true).args([
     "repetition_penalty", "presence_penalty", "frequency_penalty",
 ]))]
-#[command(group = ArgGroup::new("draft").args(["draft_model", "draft_ngram"]))]
+#[command(group = ArgGroup::new("draft").args(["draft_model", "draft_ngram", "draft_table"]))]
 #[command(group = ArgGroup::new("block_list").multiple(true).args(["block", "block_file"]))]
 pub struct Args {
     /// The model: an embedded one (story-3m, story-230k, story-gpt2-1m, paper), story-135m (which
@@ -152,7 +153,7 @@ pub struct Args {
         value_name = "N",
         value_parser = within(1..=SEQUENCES),
         conflicts_with_all = [
-            "temperature", "top_k", "top_p", "min_p", "draft_model", "draft_ngram",
+            "temperature", "top_k", "top_p", "min_p", "draft_model", "draft_ngram", "draft_table",
         ],
         help_heading = "Beams"
     )]
@@ -162,7 +163,7 @@ pub struct Args {
         long,
         value_name = "N",
         value_parser = within(1..=SEQUENCES),
-        conflicts_with_all = ["draft_model", "draft_ngram"],
+        conflicts_with_all = ["draft_model", "draft_ngram", "draft_table"],
         help_heading = "Beams"
     )]
     pub num_return_sequences: Option<usize>,
@@ -194,6 +195,9 @@ pub struct Args {
         help_heading = "Speculation"
     )]
     pub draft_ngram: Option<usize>,
+    /// Draft from a table of n-grams written by --count-ngrams
+    #[arg(long, value_name = "FILE", help_heading = "Speculation")]
+    pub draft_table: Option<PathBuf>,
     /// Draft a tree of this shape before each pass of the model: 3x2x1 is three tokens, two after
     /// each of them, and one after each of those. From n-grams, or with --draft-model or --medusa
     #[arg(
@@ -201,8 +205,8 @@ pub struct Args {
         value_name = "SHAPE",
         value_parser = tree_shape,
         conflicts_with_all = [
-            "num_draft_tokens", "num_beams", "num_return_sequences", "chat", "endpoint",
-            "top_logprobs", "cache", "no_cache", "past_context",
+            "draft_table", "num_draft_tokens", "num_beams", "num_return_sequences", "chat",
+            "endpoint", "top_logprobs", "cache", "no_cache", "past_context",
         ],
         help_heading = "Speculation"
     )]
@@ -214,8 +218,9 @@ pub struct Args {
         value_name = "FILE",
         num_args = 0..=1,
         conflicts_with_all = [
-            "draft_model", "draft_ngram", "num_draft_tokens", "num_beams", "num_return_sequences",
-            "chat", "endpoint", "top_logprobs", "cache", "no_cache", "past_context",
+            "draft_model", "draft_ngram", "draft_table", "num_draft_tokens", "num_beams",
+            "num_return_sequences", "chat", "endpoint", "top_logprobs", "cache", "no_cache",
+            "past_context",
         ],
         help_heading = "Speculation"
     )]
@@ -224,6 +229,10 @@ pub struct Args {
     /// the model alone would write a different text
     #[arg(long, requires = "medusa", help_heading = "Speculation")]
     pub typical_acceptance: bool,
+    /// Count the n-grams of a corpus, write the table to --draft-table, and exit. <|endoftext|>
+    /// separates the texts of the corpus; in a .jsonl file, each line's text field is one text
+    #[arg(long, value_name = "CORPUS", requires = "draft_table", help_heading = "Speculation")]
+    pub count_ngrams: Option<PathBuf>,
     /// Maximum number of tokens to draft before each pass of the model
     #[arg(
         long,
@@ -312,8 +321,8 @@ pub struct Args {
     #[arg(
         long,
         conflicts_with_all = [
-            "num_beams", "num_return_sequences", "draft_model", "draft_ngram", "format",
-            "day_loop", "past_context", "top_logprobs", "trace",
+            "num_beams", "num_return_sequences", "draft_model", "draft_ngram", "draft_table",
+            "format", "day_loop", "past_context", "top_logprobs", "trace",
         ],
         help_heading = "Chat"
     )]
@@ -340,9 +349,9 @@ pub struct Args {
         conflicts_with_all = [
             "device", "dtype", "quantize", "kernels", "cache", "no_cache", "num_blocks",
             "max_batch_tokens", "max_num_batched_tokens", "max_num_seqs", "trace",
-            "day_loop", "draft_model", "draft_ngram", "template", "template_date",
+            "day_loop", "draft_model", "draft_ngram", "draft_table", "template", "template_date",
             "rng", "top_logprobs", "num_beams", "no_repeat_ngram", "penalty_window", "block",
-            "block_file", "block_ids", "past_context", "offline", "find",
+            "block_file", "block_ids", "past_context", "offline", "find", "count_ngrams",
         ],
         help_heading = "Another engine"
     )]
@@ -359,7 +368,7 @@ pub struct Args {
         long,
         value_name = "N",
         value_parser = within(1..=TOKENS),
-        conflicts_with_all = ["num_beams", "draft_model", "draft_ngram"]
+        conflicts_with_all = ["num_beams", "draft_model", "draft_ngram", "draft_table"]
     )]
     pub top_logprobs: Option<usize>,
     /// Print speeds to standard error
@@ -407,12 +416,24 @@ impl Args {
                 arg
             }
         });
+        let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
+        let foreign = line.iter().skip(1).take_while(|word| *word != "--").find_map(|word| {
+            let name = word.to_str()?.split('=').next()?;
+            ELSEWHERE.iter().find(|(flag, _)| *flag == name)
+        });
+        if let Some((flag, here)) = foreign {
+            let message = format!("{flag} is a flag of another program; here it's {here}\n");
+            return Err(Self::command().error(ErrorKind::UnknownArgument, message));
+        }
         Self::from_arg_matches(&command.try_get_matches_from(line)?)
     }
 
     /// Returns true if any flag turns on drafting.
     pub fn drafts(&self) -> bool {
-        self.draft_model.is_some() || self.draft_ngram.is_some() || self.draft_trees()
+        self.draft_model.is_some()
+            || self.draft_ngram.is_some()
+            || self.draft_table.is_some()
+            || self.draft_trees()
     }
 
     /// Returns true if the run drafts trees.
@@ -496,6 +517,23 @@ impl Args {
         }
     }
 }
+
+/// Flags of tiny-llm and nanoGPT, and what they are called here.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("--loader", "--loop: week1 is --loop day6, and week2 is --loop day10"),
+    ("--sampler-temp", "--temperature"),
+    ("--sampler-top-p", "--top-p"),
+    ("--sampler-top-k", "--top-k"),
+    ("--enable-thinking", "--template-set enable_thinking=true"),
+    ("--enable-flash-attn", "--kernels fast, the default"),
+    ("--batch-size", "several texts after one -p"),
+    ("--prefill-step", "--max-batch-tokens, with --loop day15"),
+    ("--start", "-p"),
+    ("--num_samples", "--num-return-sequences"),
+    ("--max_new_tokens", "--max-new-tokens"),
+    ("--top_k", "--top-k"),
+    ("--init_from", "--model"),
+];
 
 /// Parses an integer in a range.
 fn within(range: RangeInclusive<i64>) -> impl Fn(&str) -> Result<usize, String> + Clone {

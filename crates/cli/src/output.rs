@@ -12,6 +12,7 @@ use candecode_engine::forecast::{self, Transformer};
 use candecode_engine::kernels;
 use candecode_engine::loops::Found;
 use candecode_engine::memory_check;
+use candecode_engine::watched::TextSoFar;
 use candecode_engine::Engine;
 use serde::Serialize;
 use std::io::{IsTerminal as _, Write as _};
@@ -147,6 +148,20 @@ impl<'a> Output<'a> {
     fn streams(&self) -> bool {
         let Self { args, texts, beams, .. } = self;
         args.format == Format::Text && texts.len() == 1 && !beams && !args.trace
+    }
+
+    /// Returns the texts generated so far, labeled for error messages.
+    pub fn so_far(&self) -> Vec<TextSoFar> {
+        let count = self.texts.len();
+        let so_far = |(row, text): (usize, &Text)| TextSoFar {
+            which: match count {
+                1 => String::new(),
+                _ => format!("text {} of {count}: ", row + 1),
+            },
+            tokens: [&text.prompt_ids[..], &text.new_ids].concat(),
+            prompt_len: text.prompt_ids.len(),
+        };
+        self.texts.iter().enumerate().map(so_far).collect()
     }
 
     /// Returns true if a sequence ended because the context was full.

@@ -5,7 +5,7 @@ use crate::flags::{Args, PastContextName, RngKind};
 use crate::text_input;
 use anyhow::{bail, ensure, Result};
 use candecode::kit::dfa::{MOST_LIST_BYTES, MOST_WORD_BYTES};
-use candecode::kit::error::{quoted, usage};
+use candecode::kit::error::{quoted, shown, usage};
 use candecode::kit::note::note;
 use candecode::kit::{BeamParams, EarlyStopping, PastContext, SamplingParams};
 use candecode_engine::loops::{Ability, Ask, Loop};
@@ -48,6 +48,7 @@ fn asks(args: &Args, prompts: usize) -> Vec<Ask> {
         (args.medusa.is_some(), "--medusa", Ability::DraftTrees),
         (!trees && args.draft_model.is_some(), "--draft-model", Ability::Drafts),
         (!trees && args.draft_ngram.is_some(), "--draft-ngram", Ability::Drafts),
+        (!trees && args.draft_table.is_some(), "--draft-table", Ability::Drafts),
         (beams, "--num-beams", Ability::Beams),
         (args.samples() > 1, "--num-return-sequences", Ability::Batches),
         (together, SEVERAL_PROMPTS, Ability::Batches),
@@ -305,6 +306,17 @@ pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
     match &args.prompt_file {
         Some(file) if file.as_os_str() == "-" => Ok(vec![text_input::standard_input()?]),
         Some(file) => Ok(vec![text_input::text_file("--prompt-file", file)?]),
-        None => Ok(args.prompt.clone()),
+        None => {
+            // nanoGPT's syntax for a file.
+            let file = args.prompt.iter().find_map(|text| text.strip_prefix("FILE:"));
+            if let Some(file) = file {
+                let file = shown(file);
+                return Err(usage(format!(
+                    "-p FILE:{file} would continue these very characters; --prompt-file {file} \
+                        reads the file"
+                )));
+            }
+            Ok(args.prompt.clone())
+        }
     }
 }

@@ -5,8 +5,8 @@ use crate::locate::locate;
 use crate::output::{show, Output};
 use crate::plan::{self, prompt_texts};
 use crate::weight_format::{self, weight_format, ModelLoad};
-use crate::{chat_terminal, endpoint, interrupt, memory_need};
-use anyhow::{anyhow, ensure, Result};
+use crate::{chat_terminal, endpoint, interrupt, memory_need, text_input};
+use anyhow::{anyhow, ensure, Context as _, Result};
 use candecode::kit::error::{describe, plain, shown, usage};
 use candecode::kit::note::note;
 use candecode::kit::panics::Unwritten;
@@ -18,6 +18,7 @@ use candecode_engine::chat::{Chat, Message, Renderer};
 use candecode_engine::kernels;
 use candecode_engine::loops::{DraftSource, Drafts, Loop, Run};
 use candecode_engine::medusa::{self, HeadsFile};
+use candecode_engine::ngram_table::{self, NgramTable};
 use candecode_engine::operations::{self, Kernels};
 use candecode_engine::requests::{self, Processors};
 use candecode_engine::trace::{Trace, TraceFormat};
@@ -66,7 +67,10 @@ fn answer_without_model(args: &Args) -> Result<Option<u8>> {
         show(&format!("{}\n", place.display()))?;
         return Ok(Some(0));
     }
-    Ok(None)
+    match &args.count_ngrams {
+        Some(corpus) => count_ngrams(args, corpus).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// The request: everything in the flags, the prompts and the model's small files. Mistakes in these
@@ -88,6 +92,8 @@ struct Asked<'a> {
     questions: Option<Vec<String>>,
     /// The files of a draft model.
     draft_files: Option<ModelFiles>,
+    /// The n-gram table to draft from.
+    draft_table: Option<NgramTable>,
     /// The Medusa heads to draft with.
     heads: Option<HeadsFile>,
     began: Instant,
@@ -129,6 +135,10 @@ impl<'a> Asked<'a> {
             Some(name) => Some(draft_model(name, args, &files, &tokenizer)?).unzip(),
             None => (None, None),
         };
+        let draft_table = match &args.draft_table {
+            Some(file) => Some(draft_table(file, &tokenizer)?),
+            None => None,
+        };
         let asked = Self {
             args,
             device,
@@ -139,6 +149,7 @@ impl<'a> Asked<'a> {
             prompts,
             questions: asking.map(|_| texts),
             draft_files,
+            draft_table,
             heads: heads(args, &files)?,
             began,
             files,
@@ -219,10 +230,11 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
         Watched::new(drafter.model(), name, interrupt::asked)
     });
     let small = loaded.drafter.as_ref().zip(draft_model.as_ref());
-    let source = match (asked.heads, small) {
-        (Some(heads), _) => DraftSource::Heads(heads.into_heads(engine.model())?),
-        (None, Some((engine, model))) => DraftSource::Model(engine, model),
-        (None, None) => DraftSource::Ngrams(args.draft_ngram.unwrap_or(2)),
+    let source = match (asked.heads, small, asked.draft_table) {
+        (Some(heads), ..) => DraftSource::Heads(heads.into_heads(engine.model())?),
+        (_, Some((engine, model)), _) => DraftSource::Model(engine, model),
+        (.., Some(table)) => DraftSource::Table(table),
+        _ => DraftSource::Ngrams(args.draft_ngram.unwrap_or(2)),
     };
     let trace = args.trace.then(|| {
         let format = match args.format {
@@ -330,7 +342,9 @@ impl Shown<'_> {
             Err(_) if interrupt::asked() => {}
             Err(error) => {
                 out.break_line();
-                return Err(explained(error, watched));
+                let nan = watched.iter().any(|model| model.computed_nan());
+                let texts = if nan { out.so_far() } else { Vec::new() };
+                return Err(explained(error, watched, &texts, !searches));
             }
         }
         let context = run.model.config().max_position_embeddings;
@@ -355,17 +369,14 @@ impl Shown<'_> {
 
     /// Returns the error of the first failed row in a batch. The other rows' texts are complete.
     fn failure(&self, out: &Output) -> Option<anyhow::Error> {
-        let all = out.texts.iter().zip(1..);
-        let mut failed = all.filter_map(|(text, number)| Some((text.error.as_ref()?, number)));
-        let (error, number) = failed.next()?;
-        let error = describe(&explained(anyhow!("{error}"), &self.watched[..1]));
-        let which = match out.texts.len() {
-            1 => String::new(),
-            count => format!("text {number} of {count}: "),
-        };
+        let mut failed =
+            out.texts.iter().zip(out.so_far()).filter(|(text, _)| text.error.is_some());
+        let (text, so_far) = failed.next()?;
+        let error = anyhow!("{}{}", so_far.which, text.error.as_deref().unwrap_or_default());
+        let error = explained(error, &self.watched[..1], &[so_far], true);
         Some(match failed.count() {
-            0 => anyhow!("{which}{error}"),
-            more => anyhow!("{which}{error} ({} texts failed)", more + 1),
+            0 => error,
+            more => anyhow!("{} ({} texts failed)", describe(&error), more + 1),
         })
     }
 }
@@ -439,16 +450,17 @@ type TextForm = Option<Arc<dyn TextFormat>>;
 /// Returns the format that the text must have.
 #[cfg(feature = "structured")]
 fn text_format(args: &Args, tokenizer: &Tokenizer, vocab_size: usize) -> Result<TextForm> {
-    use crate::text_input::text_file;
     use candecode_structured::{Compiler, Constraint};
     let (flag, constraint) = match (&args.json_schema, &args.grammar) {
         (Some(file), _) => {
-            let text = text_file("--json-schema", file)?;
+            let text = text_input::text_file("--json-schema", file)?;
             let schema = serde_json::from_str(&text);
             let schema = schema.map_err(|error| usage(format!("--json-schema: {error}")))?;
             ("--json-schema", Constraint::JsonSchema(schema))
         }
-        (None, Some(file)) => ("--grammar", Constraint::Grammar(text_file("--grammar", file)?)),
+        (None, Some(file)) => {
+            ("--grammar", Constraint::Grammar(text_input::text_file("--grammar", file)?))
+        }
         (None, None) => return Ok(None),
     };
     let compiled = Compiler::new(tokenizer, vocab_size)?.compile(&constraint);
@@ -515,6 +527,14 @@ fn draft_model(
     Ok((files, own))
 }
 
+/// Returns the draft table. Rejects it before any weights are read if it was counted with another
+/// tokenizer.
+fn draft_table(file: &Path, tokenizer: &Tokenizer) -> Result<NgramTable> {
+    let text = text_input::text_file("--draft-table", file)?;
+    NgramTable::from_json(&text, tokenizer)
+        .map_err(|e| anyhow!("--draft-table {}: {}", file.display(), describe(&e)))
+}
+
 /// Returns the Medusa heads that the flags ask for, from the named file or the model's folder.
 /// Rejects them if they belong to another model, or there are too few for the tree. The last norm
 /// is the only one of the model's weights that this reads.
@@ -557,6 +577,31 @@ fn check_tree(shape: &[usize], context: usize) -> Result<()> {
          smaller shape"
     );
     Ok(())
+}
+
+/// Counts n-grams of a corpus in the model's tokens and writes the table.
+fn count_ngrams(args: &Args, corpus: &Path) -> Result<u8> {
+    let Some(file) = &args.draft_table else {
+        return Err(usage("--count-ngrams needs --draft-table, the file to write"));
+    };
+    ensure!(
+        !file.exists(),
+        usage(format!(
+            "--draft-table {}: this file already exists; remove it or choose another name",
+            file.display()
+        ))
+    );
+    let name = format!("--count-ngrams {}", corpus.display());
+    let text = text_input::text_file("--count-ngrams", corpus)?;
+    let lines = corpus.extension().is_some_and(|extension| extension == "jsonl");
+    let texts = ngram_table::texts(&text, lines).map_err(|e| usage(format!("{name}: {e}")))?;
+    let tokenizer = ModelFiles::at(&locate(&args.model, args.offline)?)?.tokenizer()?;
+    let table = NgramTable::count(&texts, &tokenizer)
+        .map_err(|e| usage(format!("{name}: {}", describe(&e))))?;
+    std::fs::write(file, table.to_json(&tokenizer)?)
+        .with_context(|| format!("--draft-table {}: could not be written", file.display()))?;
+    show(&format!("{} texts, {} n-grams: {}\n", texts.len(), table.len(), file.display()))?;
+    Ok(0)
 }
 
 /// Returns the chat template to wrap around a prompt, if the model was trained to answer questions.

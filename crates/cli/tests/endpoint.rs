@@ -58,16 +58,20 @@ fn the_key_comes_from_the_flag_or_the_environment() {
     }
 }
 
-/// The name that is looked up may be a proxy's.
 #[test]
-fn a_proxy_without_an_address_is_named() {
-    let mut server = OpenAi::default().start();
-    server.address = "http://example.com:9".into();
-    let mut run = command(&server, &["-p", "Once"]);
-    let output = run.env("HTTP_PROXY", "http://candecode.invalid:9").output().unwrap();
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("no address was found for candecode.invalid"), "{errors}");
-    assert_eq!(output.status.code(), Some(1));
+fn a_host_without_an_address_is_named() {
+    for variables in [[("x", "y")], [("HTTP_PROXY", "http://candecode.invalid:9")]] {
+        let mut server = OpenAi::default().start();
+        server.address = match variables[0].0 {
+            "x" => "http://candecode.invalid:9",
+            _ => "http://example.com:9",
+        }
+        .into();
+        let output = command(&server, &["-p", "Once"]).envs(variables).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.contains("no address was found for candecode.invalid"), "{errors}");
+        assert_eq!(output.status.code(), Some(1));
+    }
 }
 
 /// As on the network of an organization that signs certificates itself.
@@ -121,15 +125,34 @@ fn control_c_interrupts_a_wait_for_a_silent_server() {
     }
 }
 
-/// An answer may have up to 16 MiB, more than these 16 tokens need.
+/// `ulimit -v` limits the address space, in KiB, so a client that buffers everything fails.
 #[test]
+#[cfg(unix)]
 fn an_endless_stream_is_cut_off() {
     use candecode_remote::test_servers::openai::{event, stream_of};
-    let text = event("a", "null");
-    for events in [text.as_str(), "data: a\n", ": keep-alive\n"] {
+    let long = "longer than any answer to this request";
+    let text = event(&"a".repeat(40), "null");
+    for (events, flags, words) in [
+        (text.as_str(), &["-p", "Once"][..], "the server keeps sending: "),
+        (&text, &["-p", "Once", "--format", "json"], "the server keeps sending: "),
+        (&text, &["--chat"], "the server keeps sending: "),
+        (&event("", "null"), &["--chat"], long),
+        ("data: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\n", &["--chat"], "an event is longer than 4 MiB"),
+        ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", &["--chat"], "an event is longer than 4 MiB"),
+        ("{\"a\":\n", &["--chat"], "an event is longer than 4 MiB"),
+        (": keep-alive\n", &["--chat"], long),
+        ("\n", &["--chat"], long),
+        ("data: {}\n\n", &["--chat"], long),
+    ] {
         let then = Then::Repeat(events.into());
         let server = OpenAi { then, ..OpenAi::sends(stream_of("")) }.start();
-        let (_, said, code) = run(&server, &["-p", "Once", "--max-new-tokens", "16"]);
-        assert!(code == 1 && said.contains("larger than"), "{events:?}: {said}");
+        let mut command = Command::new("sh");
+        let line = r#"ulimit -v 2000000; printf 'Once\n' | exec "$C" --endpoint "$A" "$@""#;
+        command.args(["-c", line, "sh", "--max-new-tokens", "16"]).args(flags);
+        command.env("C", env!("CARGO_BIN_EXE_candecode")).env("A", &server.address);
+        let out = command.env_remove("OPENAI_API_KEY").output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(said.contains(words), "{events:?} {flags:?}: {said}");
+        assert_eq!(out.status.code(), Some(1), "{events:?} {flags:?}: {said}");
     }
 }

@@ -10,6 +10,7 @@ use candle_core::{bail, DType, Device, Layout, Result, Storage, StorageRef, Tens
 pub use candecode::kit::write_slots;
 pub use candecode_kernels::{argmax, log_softmax};
 pub use candecode_kernels::{bandwidth, bandwidth_of, bytes_read, peak_operations};
+pub use candecode_kernels::{bytes_gathered, count_gathered};
 pub use candecode_kernels::{peak_integer_operations, threads, QuantType, TiledWeights};
 
 /// Describes the kernels on this machine, for `--stats`.

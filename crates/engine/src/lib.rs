@@ -1,4 +1,5 @@
-//! Code that puts the days together: the engine that generates text, model loading, and chat.
+//! Code that puts the days together: the engine that generates text, model loading, chat, and
+//! tracing a NaN to its source.
 
 #![warn(missing_docs)]
 
@@ -17,8 +18,10 @@ pub mod load;
 pub mod loops;
 pub mod medusa;
 pub mod memory_check;
+pub mod ngram_table;
 pub mod operations;
 pub mod requests;
+pub mod right_padding;
 pub mod score;
 pub mod token_rules;
 pub mod trace;

@@ -592,6 +592,7 @@ fn attend_gathered(
             let table = Tensor::new(table, q.device())?;
             let gather = |pool: &Tensor| {
                 let blocks = pool.index_select(&table, 0)?.transpose(0, 1)?.contiguous()?;
+                kernels::count_gathered(blocks.elem_count() * blocks.dtype().size_in_bytes());
                 let (heads, _, _, width) = blocks.dims4()?;
                 blocks.reshape((1, heads, (), width))?.narrow(2, 0, of.len)
             };

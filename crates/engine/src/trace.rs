@@ -1,10 +1,10 @@
 //! `--trace`: shows a loop at work, a line for each pass of its model.
 //!
 //! The days know nothing of it. A loop gets a [`Trace`] in place of its model, which looks at each
-//! step that the model computes: a step has its sequences and their positions. How far each request
-//! has come follows from the tokens that the loop returns. What only a scheduler knows, such as its
-//! blocks, is read from its public fields between two steps ([`Watch`]). Without `--trace`, nothing
-//! of this exists.
+//! step before the model computes it: a step has its sequences and their positions and, over
+//! pages, their blocks. How far each request has come follows from the tokens that the loop
+//! returns. What only a scheduler knows is read from its public fields between two steps
+//! ([`Watch`]). Without `--trace`, nothing of this exists.
 
 use candecode::day07_greedy::Sequence;
 use candecode::day15_scheduler::Scheduler;
@@ -12,13 +12,14 @@ use candecode::day21_pages::PagedCache;
 use candecode::day22_shared_prefixes::{PrefixBatch, PrefixCache};
 use candecode::day23_token_budget::TokenScheduler;
 use candecode::kit::draft::Counts;
-use candecode::kit::{Cache, CacheLoad, Model, ModelConfig, Request, SchedulerInterface};
-use candecode::kit::{Chunk, SchedulerLoad, Step, Token};
+use candecode::kit::{Cache, CacheLoad, Model, ModelConfig, Pages, Request, SchedulerInterface};
+use candecode::kit::{SchedulerLoad, Step, Token, View};
 use candle_core::{Device, Result, Tensor};
 use serde::Serialize;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 /// One pass of a model, as a line of the trace. The names are vLLM's, where vLLM has one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -32,7 +33,7 @@ pub struct TracedStep {
     /// Drafted tokens that it verifies, and how many are accepted. None: the loop doesn't draft.
     #[serde(flatten)]
     pub drafts: Option<TracedDrafts>,
-    /// The blocks after it. None: the loop has no scheduler over pages.
+    /// The blocks after it. None: the cache has no pages.
     #[serde(flatten)]
     pub blocks: Option<Blocks>,
     /// The requests that lost their blocks to make room for it.
@@ -113,8 +114,8 @@ struct State {
     first: usize,
     /// Requests that haven't ended, by the loop's own number.
     requests: BTreeMap<usize, Progress>,
-    /// Passes that aren't written yet, because their tokens may be missing: each one's rows.
-    passes: Vec<Vec<Row>>,
+    /// Passes that aren't written yet, because their tokens may be missing.
+    passes: Vec<Pass>,
     /// The tokens chosen since the last line: their request, and whether they end it.
     tokens: Vec<(usize, bool)>,
     /// The drafts of the last pass.
@@ -132,6 +133,15 @@ struct Progress {
     num_tokens: usize,
     /// Whether the scheduler runs it.
     running: bool,
+    /// Its blocks in its last pass.
+    blocks: Vec<u32>,
+}
+
+/// A pass of the model.
+struct Pass {
+    rows: Vec<Row>,
+    /// The number of blocks in the pool.
+    pool: Option<usize>,
 }
 
 /// New tokens of one sequence.
@@ -141,6 +151,7 @@ struct Row {
     /// The position of the first of them.
     start: usize,
     new: usize,
+    blocks: Vec<u32>,
 }
 
 impl<'a> Trace<'a> {
@@ -207,7 +218,7 @@ impl<'a> Trace<'a> {
         if let Some(last) = lines.last_mut() {
             let first = self.state.borrow().first;
             last.preempted_req_ids = preempted.iter().map(|id| first + id).collect();
-            last.blocks = blocks;
+            last.blocks = blocks.or(last.blocks);
         }
         for line in &lines {
             match self.format {
@@ -222,23 +233,33 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// Records a pass. Before that, writes the passes whose tokens are known.
-    fn pass<T>(&self, step: &Step, compute: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Records a pass.
+    fn pass(&self, step: &Step, pages: Option<(usize, Arc<Pages>)>) -> Result<()> {
+        let mut rows = rows_of(step)?;
+        if let Some((_, pages)) = &pages {
+            for (row, sequence) in rows.iter_mut().zip(&pages.sequences) {
+                row.blocks.clone_from(&sequence.block_table);
+            }
+        }
+        let pass = Pass { rows, pool: pages.map(|(pool, _)| pool) };
+        self.state.borrow_mut().passes.push(pass);
+        Ok(())
+    }
+
+    /// Writes the passes before this one, if their tokens are known.
+    fn flush_complete(&self) {
         if !self.state.borrow().tokens.is_empty() {
             self.flush();
         }
-        let computed = compute()?;
-        self.state.borrow_mut().passes.push(rows_of(step)?);
-        Ok(computed)
     }
 }
 
 /// Returns the new tokens of each sequence in a step.
 fn rows_of(step: &Step) -> Result<Vec<Row>> {
+    let row = |id, start, new| Row { id, start, new, blocks: Vec::new() };
     if let Some(chunks) = &step.chunks {
-        let row =
-            |chunk: &Chunk| Row { id: Some(chunk.sequence), start: chunk.start, new: chunk.new };
-        return Ok(chunks.iter().map(row).collect());
+        let rows = chunks.iter().map(|chunk| row(Some(chunk.sequence), chunk.start, chunk.new));
+        return Ok(rows.collect());
     }
     let positions: Vec<Vec<u32>> = step.positions.to_vec2()?;
     let alone = positions.len() == 1;
@@ -247,7 +268,7 @@ fn rows_of(step: &Step) -> Result<Vec<Row>> {
         let (first, end) = (at(positions.first()), at(positions.last()) + 1);
         // In a batch, a row may begin with padding. It ends with its last token.
         let new = if alone { positions.len() } else { positions.len().min(end) };
-        Row { id: None, start: if alone { first } else { end - new }, new }
+        row(None, if alone { first } else { end - new }, new)
     });
     Ok(rows.collect())
 }
@@ -261,7 +282,7 @@ impl State {
         for (i, pass) in passes.into_iter().enumerate() {
             self.steps += 1;
             let mut line = TracedStep { step: self.steps, ..TracedStep::default() };
-            for row in pass {
+            for row in pass.rows {
                 line.total_num_scheduled_tokens += row.new;
                 line.requests.push(self.request(row, drafts));
             }
@@ -270,6 +291,12 @@ impl State {
                 let of_pass = if i + 1 == last { self.drafts } else { TracedDrafts::default() };
                 line.drafts = Some(of_pass);
             }
+            line.blocks = pass.pool.map(|pool| {
+                let held: BTreeSet<u32> =
+                    self.requests.values().flat_map(|request| request.blocks.clone()).collect();
+                let used = held.len();
+                Blocks { num_used_blocks: used, num_cached_blocks: 0, num_free_blocks: pool - used }
+            });
             lines.push(line);
         }
         self.drafts = TracedDrafts::default();
@@ -287,7 +314,7 @@ impl State {
         let decodes = row.start >= prompt_len && row.start + 1 == num_tokens;
         if let Some(id) = id {
             let led_to = if end < num_tokens { 0 } else { usize::MAX };
-            self.count(id, if drafts { led_to } else { led_to.min(1) });
+            self.count(id, row.blocks, if drafts { led_to } else { led_to.min(1) });
         }
         TracedRequest {
             req_id: id.map(|id| self.first + id),
@@ -310,10 +337,12 @@ impl State {
         self.tokens.iter().map(|(id, _)| *id).find(is_here)
     }
 
-    /// Records that a request has run, and takes at most `most` of its new tokens.
-    fn count(&mut self, id: usize, most: usize) {
+    /// Records that a request has run and holds these blocks, and takes at most `most` of its new
+    /// tokens.
+    fn count(&mut self, id: usize, blocks: Vec<u32>, most: usize) {
         let Some(progress) = self.requests.get_mut(&id) else { return };
         progress.running = true;
+        progress.blocks = blocks;
         let mut left = most;
         let mut ended = false;
         self.tokens.retain(|(of, ends)| {
@@ -387,7 +416,11 @@ impl Model for Trace<'_> {
     }
 
     fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
-        self.pass(step, || self.model.forward(step, cache))
+        self.flush_complete();
+        let mut seen = Seen { cache, pages: None };
+        let logits = self.model.forward(step, &mut seen)?;
+        self.pass(step, seen.pages)?;
+        Ok(logits)
     }
 
     fn forward_with_hidden(
@@ -395,7 +428,48 @@ impl Model for Trace<'_> {
         step: &Step,
         cache: &mut dyn Cache,
     ) -> Result<(Tensor, Option<Tensor>)> {
-        self.pass(step, || self.model.forward_with_hidden(step, cache))
+        self.flush_complete();
+        let mut seen = Seen { cache, pages: None };
+        let computed = self.model.forward_with_hidden(step, &mut seen)?;
+        self.pass(step, seen.pages)?;
+        Ok(computed)
+    }
+}
+
+/// A loop's cache, which notes the blocks of the sequences in a pass.
+struct Seen<'a> {
+    cache: &'a mut dyn Cache,
+    /// The number of blocks in the pool, and where the sequences are.
+    pages: Option<(usize, Arc<Pages>)>,
+}
+
+impl Cache for Seen<'_> {
+    fn begin(&mut self, step: &Step) -> Result<()> {
+        self.cache.begin(step)
+    }
+
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
+        let view = self.cache.append(layer, k, v)?;
+        if let (None, Some(pages)) = (&self.pages, &view.pages) {
+            self.pages = Some((view.k.dim(0)?, pages.clone()));
+        }
+        Ok(view)
+    }
+
+    fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.cache.is_empty()
+    }
+
+    fn truncate(&mut self, len: usize) -> Result<()> {
+        self.cache.truncate(len)
+    }
+
+    fn num_evicted(&self) -> Option<usize> {
+        self.cache.num_evicted()
     }
 }
 

@@ -2,11 +2,13 @@
 
 #![cfg(feature = "ref")]
 
+use candecode::day05_model::Norm;
 use candecode::day07_greedy::StopStrings;
 use candecode::kit::{FinishReason, SamplingParams, Token, TokenIter};
 use candecode_engine::score::{score, TraceLoop};
+use candecode_engine::watched::{first_nan, NanTrace};
 use candecode_engine::CacheConfig;
-use candecode_engine::{Completion, Engine};
+use candecode_engine::{load, operations, Completion, Engine};
 use candecode_formats::ModelFiles;
 use candle_core::{DType, Device};
 use std::time::Instant;
@@ -121,6 +123,25 @@ fn an_engine_built_from_parts_gives_the_same_tokens() {
 }
 
 #[test]
+fn generation_stops_at_the_context_limit() {
+    let engine = engine();
+    let context = engine.model().config.max_position_embeddings;
+    let prompt = "Once upon a time there was a red ball. ".repeat(44);
+    let prompt_len = engine.tokenizer().encode(&prompt).unwrap().len();
+    assert!(prompt_len < context, "{prompt_len}");
+    let eos_off = SamplingParams { max_new_tokens: 10_000, ..Default::default() };
+    let tokens: Vec<Token> =
+        engine.generate(&prompt, &eos_off).unwrap().map(Result::unwrap).collect();
+    let last = tokens.last().unwrap();
+    if last.finish == Some(FinishReason::Length) {
+        // The last token needs no position, because it is never fed.
+        assert_eq!(tokens.len(), context + 1 - prompt_len);
+    } else {
+        assert_eq!(last.finish, Some(FinishReason::Eos));
+    }
+}
+
+#[test]
 fn bad_requests_are_refused() {
     let engine = engine();
     let refused =
@@ -142,6 +163,24 @@ fn bad_requests_are_refused() {
     assert!(Engine::open("no/such/model/here").is_err());
     let nothing = engine.generate_batch(&PROMPTS[..1], &[greedy(0)]).unwrap();
     assert_eq!(nothing, [Completion::default()]);
+}
+
+#[test]
+fn a_watched_distinguishes_no_nan_from_not_repeatable() {
+    let files = ModelFiles::open("story-230k").unwrap();
+    let mut model =
+        load::load_files(&files, DType::F32, &Device::Cpu, &operations::plain()).unwrap();
+    let context = model.config.max_position_embeddings;
+    assert_eq!(first_nan(&model, &[1, 2, 3]), NanTrace::NoNan);
+    let too_long = vec![1; context + 1];
+    assert_eq!(first_nan(&model, &too_long), NanTrace::NotRepeatable);
+    if let Norm::Rms { weight, .. } = &mut model.norm {
+        *weight = (&*weight * f64::NAN).unwrap();
+    }
+    let NanTrace::FirstIn(stage) = first_nan(&model, &[1, 2, 3]) else { panic!("no stage") };
+    let of_the_norm =
+        "every layer's output is free of NaN, but that of the last norm or the head isn't";
+    assert_eq!(stage, of_the_norm);
 }
 
 /// Many stop strings, or a long one that the text starts to match, cost about as much as one short
@@ -166,6 +205,16 @@ fn many_or_long_stop_strings_do_not_slow_matching() {
         let is_cheap = (0..20).any(|_| cost(stops) < one * 100);
         assert!(is_cheap, "{what}: more than a hundred times {one:?}, for one of three letters");
     }
+}
+
+#[test]
+fn a_nan_error_reports_the_result_of_its_trace() {
+    let numbers = NanTrace::NoNan.to_string();
+    assert!(numbers.contains("without a cache, this text gives no NaN"), "{numbers}");
+    let unknown = NanTrace::NotRepeatable.to_string();
+    assert!(!unknown.contains("gives no NaN"), "{unknown}");
+    assert!(unknown.contains("could not be computed again"), "{unknown}");
+    assert_eq!(NanTrace::FirstIn("layer 2's MLP".into()).to_string(), "layer 2's MLP");
 }
 
 #[test]

@@ -10,9 +10,10 @@
 use candecode::kit::{Model, NoCache, Step};
 use candecode_engine::load::load_transformer;
 use candecode_engine::operations::{choose, Kernels};
-use candecode_testing::{oracle, split, tiny, Folder};
+use candecode_testing::{oracle, tiny};
 use candle_core::{DType, Device, Tensor};
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 const CPU: Device = Device::Cpu;
 const MODELS: [&str; 6] =
@@ -20,15 +21,44 @@ const MODELS: [&str; 6] =
 const DTYPES: [(&str, DType); 3] =
     [("f32", DType::F32), ("bf16", DType::BF16), ("f16", DType::F16)];
 
-/// Returns a folder with a model's configuration, and its tensors as `type_on_disk`, split over
-/// `files` files.
-fn stored(model: &str, name: &str, type_on_disk: DType, files: usize) -> Folder {
-    let folder = Folder::new(&format!("families-{model}-{name}"));
-    std::fs::copy(tiny(model).join("config.json"), folder.0.join("config.json")).unwrap();
-    let stored = candle_core::safetensors::load(tiny(model).join("model.safetensors"), &CPU);
-    let narrow = |(name, t): (String, Tensor)| (name, t.to_dtype(type_on_disk).unwrap());
-    split(&folder, &stored.unwrap().into_iter().map(narrow).collect(), files);
-    folder
+/// A temporary folder, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    /// Creates a folder with a model's configuration, and its tensors as `type_on_disk`, split over
+    /// `files` files.
+    fn of(model: &str, name: &str, type_on_disk: DType, files: usize) -> Self {
+        let dir = format!("candecode-families-{model}-{name}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::copy(tiny(model).join("config.json"), dir.join("config.json")).unwrap();
+        let stored = candle_core::safetensors::load(tiny(model).join("model.safetensors"), &CPU);
+        let mut tensors: Vec<(String, Tensor)> = stored.unwrap().into_iter().collect();
+        tensors.sort_by(|a, b| a.0.cmp(&b.0));
+        let narrow = |t: &Tensor| t.to_dtype(type_on_disk).unwrap();
+        let mut index = serde_json::Map::new();
+        for i in 0..files {
+            let file = match files {
+                1 => "model.safetensors".to_string(),
+                _ => format!("model-{:05}-of-{files:05}.safetensors", i + 1),
+            };
+            let mine = tensors.iter().skip(i).step_by(files);
+            let mine: HashMap<_, _> = mine.map(|(name, t)| (name.clone(), narrow(t))).collect();
+            index.extend(mine.keys().map(|name| (name.clone(), file.clone().into())));
+            candle_core::safetensors::save(&mine, dir.join(file)).unwrap();
+        }
+        if files > 1 {
+            let index = serde_json::json!({ "weight_map": index }).to_string();
+            std::fs::write(dir.join("model.safetensors.index.json"), index).unwrap();
+        }
+        Self(dir)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// transformers' text and logits for one model in one format on disk.
@@ -155,7 +185,7 @@ fn measure(model: &str, disk: &str, dtype: &str, path: &Path, golden: &Golden) -
 fn every_family_and_format_matches_transformers_and_the_book() {
     let mut found = Vec::new();
     for model in MODELS {
-        let kept = |name: &str, dtype, files| stored(model, name, dtype, files);
+        let kept = |name: &str, dtype, files| Folder::of(model, name, dtype, files);
         let folders = [
             kept("shards", DType::F32, 3),
             kept("bf16", DType::BF16, 1),

@@ -124,6 +124,17 @@ fn saved(name: &str, tensors: &HashMap<String, Tensor>) -> PathBuf {
 }
 
 #[test]
+fn medusa_heads_do_not_change_gpt2s_text() {
+    let engine = Engine::open("story-gpt2-1m").unwrap();
+    let path = saved("gpt2", &untrained(engine.model()));
+    let heads = medusa::load(&path, engine.model()).unwrap();
+    let prompt = engine.tokenizer().encode("Lily and her dog").unwrap();
+    let (got, counts) = grown(engine.model(), &engine, &heads, &prompt);
+    assert_eq!(got, plain(&engine, &prompt));
+    assert!(counts.drafted > 0);
+}
+
+#[test]
 fn hidden_states_are_the_inputs_of_the_lm_head() {
     for name in ["story-3m", "story-gpt2-1m"] {
         let engine = Engine::open(name).unwrap();

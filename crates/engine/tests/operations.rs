@@ -5,8 +5,11 @@
 #![cfg(feature = "ref")]
 
 use candecode::day05_model::Transformer;
-use candecode::day12_batching::{ragged_mask, BatchCache};
+use candecode::day12_batching::BatchCache;
+use candecode::day12_batching::{left_pad, ragged_mask};
 use candecode::day16_cost_of_a_token::{bytes_moved, Pass, Precision};
+use candecode::day17_kernel::numbers;
+use candecode::day18_flash_attention::{heads_of, RowMask};
 use candecode::kit::{write_slots, PagedSequence, Pages, Weight, WeightFormat};
 use candecode::kit::{Batch, Cache, Logits, Model, NoCache, Ops, SamplingParams, SharedOps};
 use candecode::kit::{Step, View};
@@ -15,7 +18,9 @@ use candecode_engine::load::{load_files, load_transformer, own_format};
 use candecode_engine::operations::{choose, Kernels};
 use candecode_engine::Engine;
 use candecode_testing::{story, tiny};
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Device, Layout, Result, Storage, Tensor};
+use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 /// Held by every test that computes, because one of them reads the kernels' counter.
@@ -297,6 +302,34 @@ fn a_row_gets_the_same_logits_alone_and_in_a_running_batch() {
 }
 
 #[test]
+fn a_padded_prompt_gets_the_same_logits_as_alone() {
+    let _held = KERNELS.lock();
+    let models = attentions().map(|(kind, ops)| (kind, model("story-3m", DType::F32, &ops)));
+    let long: Vec<usize> = (0..32).map(|row| 33 + row * 23 % 40).collect();
+    let mixed: Vec<usize> = (0..12).map(|row| 1 + row * 41 % 90).collect();
+    let cases = [vec![8, 1, 5, 7], vec![2, 16], long, mixed];
+    for (lengths, (attention, model)) in
+        cases.iter().flat_map(|lengths| models.iter().map(move |m| (lengths, m)))
+    {
+        let prompts: Vec<Vec<u32>> =
+            lengths.iter().enumerate().map(|(row, len)| ids(row, *len)).collect();
+        let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+        let padded = left_pad(&slices);
+        let width = padded.ids[0].len();
+        let mask = ragged_mask(&padded.padding, width, 0, &Device::Cpu).unwrap();
+        let step = Step::batch(model, &padded.ids, &padded.positions, Some(mask)).unwrap();
+        let together = model.forward(&step, &mut NoCache).unwrap();
+        for (row, prompt) in prompts.iter().enumerate() {
+            let step = Step::new(model, prompt, 0).unwrap();
+            let single = flat(&model.forward(&step, &mut NoCache).unwrap());
+            let own = together.narrow(0, row, 1).unwrap();
+            let own = own.narrow(1, padded.padding[row], prompt.len()).unwrap();
+            assert_eq!(flat(&own), single, "{attention}, row {row} of {}", prompts.len());
+        }
+    }
+}
+
+#[test]
 fn fast_kernels_are_the_default_with_the_reference() {
     let text = |ops: SharedOps| ops.describe(true);
     assert_eq!(text(choose(None, &Device::Cpu)), text(named(Kernels::Fast)));
@@ -371,4 +404,109 @@ fn a_one_thread_pool_serves_callers_on_several_threads() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert!(child.wait().unwrap().success());
+}
+
+/// Returns day 12's mask, `(T, S)`, for a row that starts with padding.
+fn padded(padding: usize, new: usize, all: usize) -> Vec<u8> {
+    let see = |i: usize, j: usize| j == i || (padding <= j && j <= i);
+    (all - new..all).flat_map(|i| (0..all).map(move |j| u8::from(see(i, j)))).collect()
+}
+
+#[test]
+fn day_18_finds_the_columns_that_a_token_sees() {
+    let causal = |new, all, token| RowMask { mask: None, new, all }.columns(token);
+    assert_eq!(causal(4, 4, 0), 0..1);
+    assert_eq!(causal(4, 4, 3), 0..4);
+    assert_eq!(causal(2, 7, 0), 0..6);
+    assert_eq!(causal(1, 9, 0), 0..9);
+    let mask = padded(2, 5, 5);
+    let mask = RowMask { mask: Some(&mask), new: 5, all: 5 };
+    assert_eq!([0, 1, 2, 4].map(|token| mask.columns(token)), [0..1, 1..2, 2..3, 2..5]);
+    let mask = [0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0];
+    let mask = RowMask { mask: Some(&mask), new: 2, all: 6 };
+    assert_eq!([0, 1].map(|token| mask.columns(token)), [1..5, 0..0]);
+}
+
+#[test]
+#[allow(clippy::single_range_in_vec_init)] // some lists have only one block
+fn day_18_divides_tokens_into_blocks_that_start_after_the_padding() {
+    for ((new, all, padding), want) in [
+        ((40, 40, 0), vec![0..16, 16..32, 32..40]),
+        ((40, 100, 0), vec![0..16, 16..32, 32..40]),
+        ((40, 40, 5), vec![0..5, 5..21, 21..37, 37..40]),
+        ((40, 40, 39), vec![0..16, 16..32, 32..39, 39..40]),
+        ((3, 60, 20), vec![0..3]),
+        ((3, 60, 2), vec![0..3]),
+        ((32, 32, 16), vec![0..16, 16..32]),
+        ((1, 9, 0), vec![0..1]),
+        ((1, 9, 8), vec![0..1]),
+    ] {
+        let mask = padded(padding, new, all);
+        assert_eq!(RowMask { mask: Some(&mask), new, all }.blocks(), want, "{new} {all} {padding}");
+        if padding == 0 {
+            assert_eq!(RowMask { mask: None, new, all }.blocks(), want, "{new} {all}, no mask");
+        }
+    }
+}
+
+#[test]
+fn day_18_reads_heads_in_place() {
+    let buffer = Tensor::arange(0f32, 216.0, &Device::Cpu).unwrap();
+    let buffer = buffer.reshape((2, 3, 9, 4)).unwrap();
+    let flat: Vec<f32> = buffer.flatten_all().unwrap().to_vec1().unwrap();
+    for tensor in [
+        buffer.clone(),
+        buffer.narrow(2, 0, 5).unwrap(), // positions 0 to 4 of a static cache of 9
+        buffer.narrow(2, 3, 6).unwrap(), // positions 3 to 8
+        buffer.narrow(0, 1, 1).unwrap(), // the second row
+        buffer.narrow(1, 1, 2).unwrap(), // the last two heads
+        buffer.transpose(1, 2).unwrap(), // heads side by side in each position
+    ] {
+        let got = heads_of(&flat, tensor.layout()).unwrap();
+        let (rows, heads, len, width) = tensor.dims4().unwrap();
+        let want = tensor.reshape((rows * heads, len, width)).unwrap().to_vec3::<f32>().unwrap();
+        assert_eq!(got.len(), want.len());
+        for (head, want) in got.iter().zip(&want) {
+            for (position, want) in want.iter().enumerate() {
+                assert_eq!(head.at(position), want, "{:?}", tensor.layout());
+            }
+        }
+    }
+    // If D is 1, a position's numbers are contiguous at any stride. If it isn't, a transposed
+    // tensor is rejected, and so are other numbers of dimensions.
+    let tensor = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
+    let narrow = tensor(&[1, 2, 1, 3]).transpose(2, 3).unwrap();
+    assert_eq!(heads_of(&[0.0; 6], narrow.layout()).unwrap().len(), 2);
+    let turned = tensor(&[1, 2, 2, 3]).transpose(2, 3).unwrap();
+    assert!(heads_of(&[0.0; 12], turned.layout()).is_err());
+    assert!(heads_of(&[0.0; 24], tensor(&[2, 12]).layout()).is_err());
+}
+
+#[test]
+fn day_17_borrows_contiguous_numbers_and_gathers_others() {
+    let counting = |shape: &[usize]| {
+        let len = shape.iter().product::<usize>() as f32;
+        Tensor::arange(0f32, len, &Device::Cpu).unwrap().reshape(shape).unwrap()
+    };
+    let read = |x: &Tensor| {
+        let (storage, layout) = x.storage_and_layout();
+        let Storage::Cpu(storage) = &*storage else { unreachable!("made on the CPU") };
+        let numbers = numbers::<f32>(storage, layout).unwrap();
+        (numbers.to_vec(), matches!(numbers, Cow::Borrowed(_)))
+    };
+    let x = counting(&[3, 4]);
+    let borrowed = |numbers: Range<usize>| (numbers.map(|n| n as f32).collect(), true);
+    assert_eq!(read(&x), borrowed(0..12));
+    assert_eq!(read(&x.narrow(0, 1, 2).unwrap()), borrowed(4..12));
+    assert_eq!(read(&x.narrow(0, 0, 1).unwrap()), borrowed(0..4));
+    let columns = x.narrow(1, 1, 2).unwrap();
+    assert_eq!(read(&columns), (vec![1.0, 2.0, 5.0, 6.0, 9.0, 10.0], false));
+    let turned = counting(&[2, 3]).t().unwrap();
+    assert_eq!(read(&turned), (vec![0.0, 3.0, 1.0, 4.0, 2.0, 5.0], false));
+    let spread = counting(&[3]).narrow(0, 1, 1).unwrap().broadcast_as(4).unwrap();
+    assert_eq!(read(&spread), (vec![1.0; 4], false));
+    let part = counting(&[4, 2, 3]).narrow(0, 2, 1).unwrap().transpose(1, 2).unwrap();
+    assert_eq!(read(&part), (vec![12.0, 15.0, 13.0, 16.0, 14.0, 17.0], false));
+    let (storage, layout) = (candle_core::CpuStorage::F64(vec![1.0]), Layout::contiguous(1));
+    assert!(numbers::<f32>(&storage, &layout).is_err());
 }

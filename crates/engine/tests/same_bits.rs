@@ -162,7 +162,7 @@ fn a_text_gets_the_same_bits_however_it_is_computed() {
 }
 
 /// Runs the test above with every instruction set that is here. A process reads `CANDECODE_SIMD`
-/// once, so each gets one of its own. (Plain code takes minutes; `passes.rs` covers its kernels.)
+/// once, so each gets one of its own. (Plain code takes minutes; `passes.rs` covers it.)
 #[test]
 fn every_instruction_set_keeps_the_bits() {
     let vectors = |set: &InstructionSet| set.is_here() && *set != InstructionSet::Scalar;

@@ -3,7 +3,7 @@
 
 use crate::regular_file;
 use crate::safetensors_source::SafetensorsSource;
-use crate::tokenizer_config::{self, TokenizerConfig};
+use crate::tokenizer_files::TokenizerFiles;
 use crate::ChatTemplate;
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use candecode_kit::error::{quoted, shown};
@@ -106,11 +106,11 @@ pub fn only_gguf(dir: &Path) -> Result<Option<PathBuf>> {
     Ok(found.pop())
 }
 
-/// Returns the model's tokenizer.
+/// Returns the model's tokenizer, including tokens declared only in `TokenizerFiles`.
 ///
 /// # Errors
-/// If `tokenizer.json` is missing, isn't a tokenizer, or lacks a token that `tokenizer_config.json`
-/// declares.
+/// If `tokenizer.json` is missing or isn't a tokenizer, or another file with token settings is
+/// invalid.
 pub fn tokenizer(dir: &Path) -> Result<Tokenizer> {
     let path = dir.join("tokenizer.json");
     let bytes = regular_file::read(&path)?;
@@ -118,8 +118,10 @@ pub fn tokenizer(dir: &Path) -> Result<Tokenizer> {
         bytes.with_context(|| format!("{}: no tokenizer.json; {EXPECTED}", dir.display()))?;
     let tokenizer = Tokenizer::from_bytes(&bytes);
     let tokenizer = tokenizer.map_err(|error| anyhow!("{}: {error}", path.display()))?;
-    TokenizerConfig::read(dir)?.check(&tokenizer)?;
-    Ok(tokenizer.called(path.display()))
+    let files = TokenizerFiles::read(dir)?;
+    files.check(&tokenizer)?;
+    let more = files.tokens(&tokenizer).with_context(|| dir.display().to_string())?;
+    Ok(tokenizer.with_added(more)?.called(path.display()))
 }
 
 /// Opens the tensors in `model.safetensors`, or in the files that `model.safetensors.index.json`
@@ -171,26 +173,27 @@ pub fn shard_names(index: &str) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Returns the chat template and the special tokens that it can refer to.
+/// Returns the chat template and the special tokens named in `TokenizerFiles`.
 ///
 /// # Errors
-/// If `tokenizer_config.json` can't be read or is invalid.
+/// If a file with special tokens can't be read or is invalid.
 pub fn chat_template(dir: &Path) -> Result<ChatTemplate> {
-    let config = TokenizerConfig::read(dir)?;
-    let special_tokens = config.special_tokens();
-    Ok(ChatTemplate { source: template_in(dir, &config), special_tokens })
+    let files = TokenizerFiles::read(dir)?;
+    let special_tokens = files.named().map(|(key, token)| (key.clone(), token.into())).collect();
+    Ok(ChatTemplate { source: template_in(dir, &files), special_tokens })
 }
 
 /// Returns the source and the text of the template in `chat_template.jinja`, or else in
 /// `tokenizer_config.json`.
-fn template_in(dir: &Path, config: &TokenizerConfig) -> Result<Option<(String, String)>> {
+fn template_in(dir: &Path, files: &TokenizerFiles) -> Result<Option<(String, String)>> {
+    const CONFIG: &str = "tokenizer_config.json";
     const FILE: &str = "chat_template.jinja";
     let file = regular_file::read_text(&dir.join(FILE))?;
     if let Some(text) = file.filter(|text| !text.trim().is_empty()) {
         return Ok(Some((FILE.to_string(), text)));
     }
-    let text = template_of(config.chat_template())?;
-    Ok(text.map(|text| (tokenizer_config::NAME.to_string(), text)))
+    let text = template_of(files.config.get("chat_template").unwrap_or(&Value::Null))?;
+    Ok(text.map(|text| (CONFIG.to_string(), text)))
 }
 
 /// Returns the template in `tokenizer_config.json`. If there are several named ones (a list of

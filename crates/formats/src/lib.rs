@@ -11,7 +11,7 @@ mod random_model;
 mod regular_file;
 mod safetensors_source;
 mod template_text;
-mod tokenizer_config;
+mod tokenizer_files;
 mod widened_model;
 
 pub use model_files::{chat_template, open_weights, read_config, read_tokenizer, ModelFiles};

@@ -1,13 +1,13 @@
 //! Tensors in the safetensors format, from mapped files or from bytes in memory.
 
 use crate::regular_file;
-use anyhow::{Context as _, Result};
+use anyhow::{anyhow, Context as _, Result};
 use candecode_kit::error::shown;
 use candecode_kit::weights::{full_or_bare, TensorSource};
 use candle_core::safetensors::Load as _;
 use candle_core::{bail, DType, Device, Error, Tensor};
 use safetensors::tensor::{Metadata, TensorInfo, TensorView};
-use safetensors::SafeTensors;
+use safetensors::{SafeTensorError, SafeTensors};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
@@ -65,9 +65,11 @@ impl SafetensorsSource {
     }
 
     fn add(&mut self, name: &str, bytes: Bytes) -> Result<()> {
-        let read = SafeTensors::read_metadata((*bytes).as_ref());
-        let (header_len, header) = read.ok().with_context(|| {
-            format!("{name}: the weights are cut short or damaged; fetch the file again")
+        let (header_len, header) = SafeTensors::read_metadata((*bytes).as_ref()).map_err(|e| {
+            anyhow!(
+                "{name}: the weights are cut short or damaged: {}; fetch the file again",
+                damage(&e)
+            )
         })?;
         for tensor in header.tensors().into_keys() {
             self.places.insert(tensor, self.files.len());
@@ -145,4 +147,22 @@ pub(crate) fn map(mut file: &File) -> std::io::Result<Bytes> {
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut file, &mut bytes)?;
     Ok(Box::new(bytes))
+}
+
+/// Describes what is wrong with a file. The crate's own messages are about its internals, such as
+/// "overflow computing buffer size".
+fn damage(error: &SafeTensorError) -> String {
+    use SafeTensorError as E;
+    match error {
+        E::HeaderTooSmall | E::InvalidHeaderLength => "it ends inside its header".into(),
+        E::HeaderTooLarge => "it claims a header longer than 100 MB".into(),
+        E::MetadataIncompleteBuffer => "it is not as long as its header says".into(),
+        E::InvalidHeader(_) | E::InvalidHeaderDeserialization(_) => {
+            "its header is not a list of tensors in JSON".into()
+        }
+        E::InvalidOffset(tensor) => format!("tensor {} has an invalid offset", shown(tensor)),
+        E::TensorInvalidInfo => "a tensor's size in bytes doesn't match its shape".into(),
+        E::ValidationOverflow => "a tensor's shape is too large for any file".into(),
+        _ => "its header is invalid".into(),
+    }
 }

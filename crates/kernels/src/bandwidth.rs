@@ -2,6 +2,7 @@
 //! read.
 
 use rayon::prelude::*;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -18,6 +19,22 @@ pub(crate) fn count(bytes: usize) {
 /// counted.
 pub fn bytes_read() -> u64 {
     READ.load(Ordering::Relaxed)
+}
+
+thread_local! {
+    /// Bytes of cached keys and values that this thread has copied in order to attend to them.
+    static GATHERED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Adds to [`bytes_gathered`]. Called by code that copies keys and values out of a cache's blocks.
+pub fn count_gathered(bytes: usize) {
+    GATHERED.with(|gathered| gathered.set(gathered.get() + bytes as u64));
+}
+
+/// Returns the bytes of cached keys and values that this thread has copied out of a cache's blocks
+/// in order to attend to them. [`paged_attention`](crate::paged_attention) copies none.
+pub fn bytes_gathered() -> u64 {
+    GATHERED.with(Cell::get)
 }
 
 /// Bytes that the measurement reads: 256 MiB, larger than any cache.

@@ -63,7 +63,7 @@ mod weight_types;
 pub use attention_kernel::{
     attention, paged_attention, AttentionShape, Heads, Mask, PagedRow, PagedShape,
 };
-pub use bandwidth::{bandwidth, bandwidth_of, bytes_read};
+pub use bandwidth::{bandwidth, bandwidth_of, bytes_gathered, bytes_read, count_gathered};
 pub use candecode_threads::{default_threads, threads_asked_for};
 pub use elementwise::{rms_norm, rotate, silu_and_mul};
 pub use instruction_set::{instruction_set, InstructionSet};

@@ -6,7 +6,7 @@ use pulp::{Simd, WithSimd};
 /// Turns scores into probabilities, in place: `e^(s - max) / Σ`.
 ///
 /// A score of -inf becomes 0. If any score is NaN or +inf, or all are -inf, every probability
-/// becomes NaN, as in torch.
+/// becomes NaN, as in torch, so that the NaN trace can see it.
 #[inline(always)]
 pub fn softmax<S: Simd>(simd: S, scores: &mut [f32]) {
     let Some(max) = finite_maximum(simd, scores) else {

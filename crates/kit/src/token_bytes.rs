@@ -14,8 +14,11 @@ enum Step {
     /// Every character is a byte (GPT-2's `bytes_to_unicode`). A token that contains any other
     /// character is plain text.
     ByteLevel,
+    /// Up to `start` of these characters are removed from the start of the token, and up to `stop`
+    /// from its end.
+    Strip { of: char, start: usize, stop: usize },
     /// A token starts with a space, unless it starts with `prefix`, which is removed.
-    WordPiece { prefix: String },
+    WordPiece { prefix: String, cleanup: bool },
 }
 
 /// A token partway through the steps.
@@ -42,6 +45,7 @@ impl TokenBytes {
         let (mut fused, mut bytes_joined) = (false, false);
         for part in flat {
             let text = |key: &str| part[key].as_str().unwrap_or_default();
+            let number = |key: &str| part[key].as_u64().unwrap_or(0) as usize;
             let kind = text("type");
             let depends =
                 || Err(format!("its {kind} decoder changes a token depending on its neighbors"));
@@ -49,16 +53,26 @@ impl TokenBytes {
                 "Fuse" => fused = true,
                 "Replace" => {
                     let Some(from) = part["pattern"]["String"].as_str() else { return depends() };
-                    // A longer string could span several tokens, but a single character can't,
-                    // unless several tokens spell it byte by byte.
-                    let alone = if fused { from.chars().count() == 1 } else { !from.is_empty() };
-                    if !alone || bytes_joined {
+                    // A longer string could span several tokens, but a single character can't.
+                    // Once bytes are joined, several tokens can spell even one character, unless it
+                    // is ASCII.
+                    let single = from.chars().count() == 1;
+                    let alone = match (fused, bytes_joined) {
+                        (_, true) => single && from.is_ascii(),
+                        (true, false) => single,
+                        (false, false) => !from.is_empty(),
+                    };
+                    if !alone {
                         return depends();
                     }
                     steps.push(Step::Replace { from: from.into(), to: text("content").into() });
                 }
                 // Such a `Strip` affects only the start of the text, which is part of the prompt.
-                "Strip" if fused && part["stop"] == 0 => {}
+                "Strip" if fused && number("stop") == 0 => {}
+                "Strip" if !fused && !bytes_joined => {
+                    let Some(of) = text("content").chars().next() else { return depends() };
+                    steps.push(Step::Strip { of, start: number("start"), stop: number("stop") });
+                }
                 "Metaspace" if !fused && !bytes_joined => {
                     let from = text("replacement").to_string();
                     steps.push(Step::Replace { from, to: " ".into() });
@@ -71,8 +85,9 @@ impl TokenBytes {
                     steps.push(Step::ByteLevel);
                     (fused, bytes_joined) = (true, true);
                 }
-                "WordPiece" if !fused && !bytes_joined && part["cleanup"] == false => {
-                    steps.push(Step::WordPiece { prefix: text("prefix").into() });
+                "WordPiece" if !fused && !bytes_joined => {
+                    let cleanup = part["cleanup"].as_bool().unwrap_or(true);
+                    steps.push(Step::WordPiece { prefix: text("prefix").into(), cleanup });
                 }
                 "Strip" | "Metaspace" | "ByteFallback" | "ByteLevel" | "WordPiece"
                 | "BPEDecoder" | "CTC" => return depends(),
@@ -90,6 +105,13 @@ impl TokenBytes {
                 (Step::Replace { from, to }, Part::Text(text)) => {
                     Part::Text(text.replace(from, to))
                 }
+                (Step::Replace { from, to }, Part::Bytes(bytes)) => {
+                    let replaced = |byte: u8| match from.as_bytes() {
+                        [one] if *one == byte => to.clone().into_bytes(),
+                        _ => vec![byte],
+                    };
+                    Part::Bytes(bytes.into_iter().flat_map(replaced).collect())
+                }
                 (Step::ByteFallback, Part::Text(text)) => match fallback_byte(&text) {
                     Some(byte) => Part::Bytes(vec![byte]),
                     None => Part::Text(text),
@@ -98,11 +120,15 @@ impl TokenBytes {
                     let bytes: Option<Vec<u8>> = text.chars().map(byte_level).collect();
                     Part::Bytes(bytes.unwrap_or_else(|| text.into_bytes()))
                 }
-                (Step::WordPiece { prefix }, Part::Text(text)) => {
-                    Part::Text(match text.strip_prefix(prefix) {
+                (Step::Strip { of, start, stop }, Part::Text(text)) => {
+                    Part::Text(strip(&text, *of, *start, *stop))
+                }
+                (Step::WordPiece { prefix, cleanup: clean }, Part::Text(text)) => {
+                    let text = match text.strip_prefix(prefix) {
                         Some(rest) => rest.to_string(),
                         None => format!(" {text}"),
-                    })
+                    };
+                    Part::Text(if *clean { cleanup(&text) } else { text })
                 }
                 (_, bytes) => bytes,
             };
@@ -138,4 +164,30 @@ fn byte_level(c: char) -> Option<u8> {
         Ok(byte) => printable(byte).then_some(byte),
         Err(_) => (0..=255).filter(|byte| !printable(*byte)).nth(c as usize - 0x100),
     }
+}
+
+fn strip(text: &str, of: char, start: usize, stop: usize) -> String {
+    let at_start = text.chars().take(start).take_while(|c| *c == of).count();
+    let rest: Vec<char> = text.chars().skip(at_start).collect();
+    let at_end = rest.iter().rev().take(stop).take_while(|c| **c == of).count();
+    rest[..rest.len() - at_end].iter().collect()
+}
+
+/// Applies the WordPiece decoder's clean-up to one token.
+fn cleanup(text: &str) -> String {
+    [
+        (" .", "."),
+        (" ?", "?"),
+        (" !", "!"),
+        (" ,", ","),
+        (" ' ", "'"),
+        (" n't", "n't"),
+        (" 'm", "'m"),
+        (" do not", " don't"),
+        (" 's", "'s"),
+        (" 've", "'ve"),
+        (" 're", "'re"),
+    ]
+    .iter()
+    .fold(text.to_string(), |text, (from, to)| text.replace(from, to))
 }

@@ -113,7 +113,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// If the crate rejects one of them.
-    fn with_added(mut self, tokens: Vec<AddedToken>) -> Result<Self> {
+    pub fn with_added(mut self, tokens: Vec<AddedToken>) -> Result<Self> {
         self.inner.add_tokens(tokens).map_err(refused)?;
         Ok(Self { growth: self.growth, name: self.name, ..Self::new(self.inner) })
     }
@@ -166,9 +166,21 @@ impl Tokenizer {
         })
     }
 
+    /// Returns true if text is split into words and merged from letters or bytes (BPE), and not
+    /// into the likeliest pieces (Unigram) or the longest (WordPiece).
+    pub fn is_bpe(&self) -> bool {
+        matches!(self.inner.get_model(), ModelWrapper::BPE(_))
+    }
+
     /// Returns true if tokens are bytes, each written as a printable character (GPT-2).
-    fn is_byte_level(&self) -> bool {
+    pub fn is_byte_level(&self) -> bool {
         matches!(self.inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_)))
+    }
+
+    /// Returns true if a space goes in front of a text that doesn't start with one.
+    pub fn adds_prefix_space(&self) -> bool {
+        let first = self.encode_rendered("a").ok().and_then(|ids| self.piece(*ids.first()?));
+        first.is_some_and(|piece| piece.starts_with(['Ġ', '▁']))
     }
 
     /// Returns the maximum number of bytes of text that a token can cover, or `usize::MAX` if there
@@ -275,8 +287,31 @@ impl Tokenizer {
         differs.map(|(piece, id)| format!("token {id} is {} in only one of them", quoted(piece)))
     }
 
+    /// Returns a hash that two tokenizers share only if they have the same tokens and ids (FNV-1a,
+    /// 64 bits, which catches mistakes but not forgeries).
+    pub fn fingerprint(&self) -> u64 {
+        let mut tokens: Vec<_> = self.inner.get_vocab(true).into_iter().collect();
+        tokens.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
+        let bytes = tokens.iter().flat_map(|(piece, id)| {
+            id.to_le_bytes().into_iter().chain(piece.bytes()).chain([0xff]) // never in UTF-8
+        });
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
     /// Returns the number of ids, special ones included.
     pub fn vocab_size(&self) -> usize {
         self.inner.get_vocab_size(true)
+    }
+
+    /// Returns the library's own streaming decoder: a function that takes the next id and returns
+    /// the text that is now certain. You write one on day 6, and its checker compares the two.
+    pub fn decode_stream(&self) -> impl FnMut(u32) -> Result<String> + '_ {
+        let mut stream = self.inner.decode_stream(true);
+        move |id| {
+            let text = self.guarded("decode", || stream.step(id).map_err(refused))?;
+            Ok(text.unwrap_or_default())
+        }
     }
 }

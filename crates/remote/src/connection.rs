@@ -1,11 +1,10 @@
-//! What all connections share: their settings, the certificates they trust, how long a busy server
-//! asks to wait, and why there is no connection.
+//! What all connections share: their settings, the certificates they trust, and why there is none.
 
 use anyhow::{bail, Result};
 use std::io;
 use std::time::Duration;
 use ureq::config::ConfigBuilder;
-use ureq::http::{HeaderMap, Uri};
+use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::typestate::AgentScope;
 use ureq::{Agent, Error, Timeout};
@@ -45,12 +44,6 @@ fn roots() -> Result<RootCerts> {
         return Ok(RootCerts::WebPki);
     }
     Ok(found.certs.iter().map(|der| Certificate::from_der(der).to_owned()).into())
-}
-
-/// Returns how many seconds a busy server asks to wait, in `Retry-After`. None if it doesn't say,
-/// or gives a date.
-pub fn retry_after(headers: &HeaderMap) -> Option<u64> {
-    headers.get("retry-after")?.to_str().ok()?.trim().parse().ok()
 }
 
 /// Returns true if a host of this name is this machine.

@@ -10,5 +10,6 @@ mod connection;
 pub mod endpoint;
 pub mod hub;
 mod origin;
+mod retry_after;
 #[cfg(feature = "test-servers")]
 pub mod test_servers;

@@ -43,16 +43,46 @@ impl Origin {
     }
 }
 
-/// Returns the address that a `Location` header leads to from `base`: a whole address, or a path on
-/// the same host. None if it is anything else.
+/// Returns the address that a `Location` header leads to from `base`: a whole address, or one
+/// relative to `base` (RFC 3986, section 4.2). None if it is invalid.
 fn resolve(base: &Uri, location: &str) -> Option<Uri> {
-    let whole = if location.starts_with('/') {
-        format!("{}://{}{location}", base.scheme_str()?, base.authority()?)
-    } else {
+    let location = location.split('#').next().unwrap_or_default().trim();
+    let (scheme, authority) = (base.scheme_str()?, base.authority()?);
+    let before_path = location.split(['/', '?']).next().unwrap_or_default();
+    let whole = if before_path.contains(':') {
         location.to_string()
+    } else if location.starts_with("//") {
+        format!("{scheme}:{location}")
+    } else {
+        let path = base.path();
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let target = match location.chars().next() {
+            None => base.path_and_query()?.to_string(),
+            Some('/') => without_dots(location),
+            Some('?') => format!("{path}{location}"),
+            Some(_) => without_dots(&format!("{folder}/{location}")),
+        };
+        format!("{scheme}://{authority}{target}")
     };
     let uri: Uri = whole.parse().ok()?;
     Origin::of(&uri).map(|_| uri)
+}
+
+/// Removes `.` and `..` from a path (RFC 3986, section 5.2.4), and leaves its query as it is.
+fn without_dots(target: &str) -> String {
+    let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/').skip(1) {
+        match part {
+            "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    if path.ends_with("/.") || path.ends_with("/..") {
+        parts.push("");
+    }
+    format!("/{}{query}", parts.join("/"))
 }
 
 #[cfg(test)]
@@ -99,16 +129,25 @@ mod tests {
     }
 
     #[test]
-    fn a_location_is_an_address_or_a_path() {
+    fn a_location_is_whole_or_relative() {
         let base: Uri = "http://hub:8080/owner/name/file?x=1".parse().unwrap();
-        let found = |location| resolve(&base, location).map(|uri| uri.to_string());
-        let cdn = "https://cdn/file?sign=%2Fa";
-        assert_eq!(found(cdn).as_deref(), Some(cdn));
-        let path = "/cache/file?u=http://cdn/";
-        assert_eq!(found(path).as_deref(), Some("http://hub:8080/cache/file?u=http://cdn/"));
+        for (location, want) in [
+            ("https://cdn/file?sign=%2Fa#part", "https://cdn/file?sign=%2Fa"),
+            ("//cdn:90/file", "http://cdn:90/file"),
+            ("/cache/file?u=http://cdn/", "http://hub:8080/cache/file?u=http://cdn/"),
+            ("other", "http://hub:8080/owner/name/other"),
+            ("./other", "http://hub:8080/owner/name/other"),
+            ("../other/file", "http://hub:8080/owner/other/file"),
+            ("/../../a/./b/..", "http://hub:8080/a/"),
+            ("?y=2", "http://hub:8080/owner/name/file?y=2"),
+            ("", "http://hub:8080/owner/name/file?x=1"),
+        ] {
+            let found = resolve(&base, location).map(|uri| uri.to_string());
+            assert_eq!(found.as_deref(), Some(want), "{location}");
+        }
         for invalid in ["ftp://cdn/file", "file:///etc/passwd", "http://", "http://a b/", "http:x"]
         {
-            assert_eq!(found(invalid), None, "{invalid}");
+            assert_eq!(resolve(&base, invalid), None, "{invalid}");
         }
     }
 }

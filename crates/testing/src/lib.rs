@@ -8,7 +8,7 @@ mod model_folders;
 mod random;
 
 pub use gguf_parts::GgufParts;
-pub use model_folders::{configure, copy_of, save, sharded, split};
+pub use model_folders::{configure, copy_of, save, sharded};
 pub use random::Random;
 
 use serde_json::{json, Value};

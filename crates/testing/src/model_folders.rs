@@ -19,15 +19,6 @@ pub fn sharded(folder: &Folder, shards: usize) {
         std::fs::copy(from.join(file), folder.0.join(file)).unwrap();
     }
     let all = candle_core::safetensors::load(from.join("model.safetensors"), &Device::Cpu).unwrap();
-    split(folder, &all, shards);
-}
-
-/// Writes these tensors, split over shards. A single one needs no index.
-pub fn split(folder: &Folder, all: &HashMap<String, Tensor>, shards: usize) {
-    if shards == 1 {
-        candle_core::safetensors::save(all, folder.0.join("model.safetensors")).unwrap();
-        return;
-    }
     let mut names: Vec<&String> = all.keys().collect();
     names.sort();
     let mut map = serde_json::Map::new();

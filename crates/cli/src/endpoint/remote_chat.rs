@@ -1,7 +1,7 @@
 //! `chat --endpoint`: this side stores the conversation and sends all of it with every line.
 
 use crate::chat_terminal::{Answered, Partner};
-use crate::endpoint::remote_text::{ending, receive};
+use crate::endpoint::remote_text::{ending, receive, LENGTH};
 use crate::flags::Args;
 use anyhow::Result;
 use candecode::kit::SamplingParams;
@@ -71,7 +71,7 @@ impl Partner for RemoteChat<'_> {
         let reason = text.finish_reason.as_deref();
         let note = match reason {
             _ if received.stopped => Some("stopped; the conversation is kept".into()),
-            Some("length") => {
+            Some(reason) if LENGTH.contains(&reason) => {
                 Some("cut: --max-new-tokens N allows more, up to the server's context".into())
             }
             reason => ending(reason),

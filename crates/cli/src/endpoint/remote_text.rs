@@ -46,11 +46,16 @@ pub struct Received {
     pub failed: Option<anyhow::Error>,
 }
 
-/// Describes how a text ended, unless it's complete or has as many tokens as were requested.
+/// Describes how a text ended, unless it's complete or has as many tokens as were requested. The
+/// reasons are those of OpenAI's protocol, and the words for them that other servers use.
 pub fn ending(reason: Option<&str>) -> Option<String> {
-    let reason = reason.filter(|reason| !["stop", "length"].contains(reason))?;
+    let usual = ["stop", "eos", "eos_token", "end_turn", "stop_sequence"];
+    let reason = reason.filter(|reason| !usual.contains(reason) && !LENGTH.contains(reason))?;
     Some(format!("the server ended the text early: its finish_reason is {}", quoted(reason)))
 }
+
+/// Finish reasons of a text that has as many tokens as were requested.
+pub const LENGTH: &[&str] = &["length", "max_tokens", "model_length"];
 
 /// Returns the prompts set by flags.
 ///

@@ -1,7 +1,8 @@
 //! Tests of the path from flags to a run, and of the command's notes: which implementation runs,
 //! and which settings a model recommends.
 
-use candecode::kit::{EarlyStopping, SamplingParams, Tokenizer};
+use candecode::kit::processor::process_all;
+use candecode::kit::{named, EarlyStopping, ProcessorInput, SamplingParams, Tokenizer};
 use candecode::{Day, DAYS};
 use candecode_cli::flags::{Args, Format, RngKind, Seed};
 use candecode_cli::plan;
@@ -75,6 +76,7 @@ fn the_lowest_day_that_supports_the_flags_runs() {
         (&["--num-beams", "3", "--num-return-sequences", "2"], 2, 11, 2),
         (&["--draft-ngram"], 1, 13, 1),
         (&["--draft-model", "story-230k"], 2, 13, 2),
+        (&["--draft-table", "a"], 1, 13, 1),
         (&["--loop", "day6"], 1, 6, 1),
         (&["--loop", "7"], 1, 7, 1),
         (&["--loop", "day7"], 2, 7, 2), // one after another
@@ -213,6 +215,9 @@ fn flags_are_read() {
         "-p a --models",
         "-p a --no-cache --cache static",
         "-p a --draft-model b --draft-ngram 2",
+        "-p a --draft-table b --draft-ngram 2",
+        "-p a --draft-table b --draft-model c",
+        "-p a --draft-table b --count-ngrams c",
         "-p a --draft-model b --num-return-sequences 2",
         "-p a --medusa --draft-ngram",
         "-p a --draft-tree 2x1 --num-beams 2",
@@ -232,10 +237,14 @@ fn flags_are_read() {
             "--temperature",
             "--top-k --top-p --min-p --draft",
         ),
-        ("-p a --num-return-sequences 2 --draft-ngram", "--draft-ngram", "--draft-model"),
-        ("-p a --medusa --draft-model b", "--draft-model", "--draft-ngram"),
-        ("--chat --draft-ngram", "--draft-ngram", "--draft-model"),
-        ("-p a --top-logprobs 2 --draft-model b", "--draft-model", "--draft-ngram"),
+        (
+            "-p a --num-return-sequences 2 --draft-ngram",
+            "--draft-ngram",
+            "--draft-model --draft-table",
+        ),
+        ("-p a --medusa --draft-table b", "--draft-table", "--draft-model --draft-ngram"),
+        ("--chat --draft-ngram", "--draft-ngram", "--draft-model --draft-table"),
+        ("-p a --top-logprobs 2 --draft-model b", "--draft-model", "--draft-ngram --draft-table"),
         ("-p a --endpoint http://a --block b", "--block", "--block-file --draft"),
     ] {
         let error = read(typed).unwrap_err().to_string();
@@ -245,12 +254,21 @@ fn flags_are_read() {
             assert!(!error.contains(other), "{typed}: {error}");
         }
     }
+    for (foreign, here) in [
+        ("--loader week1", "--loop day6"),
+        ("--sampler-temp=0.5", "--temperature"),
+        ("--max_new_tokens 5", "--max-new-tokens"),
+    ] {
+        let error = read(&format!("-p a {foreign}")).unwrap_err().to_string();
+        assert!(error.contains(here), "{foreign}: {error}");
+    }
     for (alone, needed) in [
         ("--length-penalty 2", "--num-beams"),
         ("--early-stopping never", "--num-beams"),
         ("--max-batch-tokens 99", "--loop"),
         ("--block-whole-words", "--block"),
         ("--penalty-window 9", "--repetition-penalty"),
+        ("--count-ngrams a", "--draft-table"),
         ("--typical-acceptance", "--medusa"),
         ("--system b", "--chat"),
         ("--template story", "--chat"),
@@ -363,6 +381,45 @@ fn processors_follow_transformers_order() {
     assert_eq!(names, want);
 }
 
+fn context(tokens: &[u32]) -> ProcessorInput<'_> {
+    ProcessorInput { tokens, prompt_len: 1, remaining: 5, eos: &[0] }
+}
+
+#[test]
+fn each_processor_runs_on_the_previous_ones_output() {
+    let add = |n: f32| {
+        named(format!("add({n})"), move |_: &ProcessorInput, logits: &mut [f32]| {
+            logits.iter_mut().for_each(|logit| *logit += n);
+            Ok(())
+        })
+    };
+    let double = named("double", |_: &ProcessorInput, logits: &mut [f32]| {
+        logits.iter_mut().for_each(|logit| *logit *= 2.0);
+        Ok(())
+    });
+    let all = [add(1.0), double, add(0.5)];
+    let mut logits = [0.0, 3.0];
+    process_all(&all, &context(&[1]), &mut logits).unwrap();
+    assert_eq!(logits, [2.5, 8.5]);
+}
+
+#[test]
+fn processing_stops_and_names_the_processor_that_left_no_token() {
+    let forbid = |id: usize| {
+        named(format!("forbid({id})"), move |_: &ProcessorInput, logits: &mut [f32]| {
+            logits[id] = f32::NEG_INFINITY;
+            Ok(())
+        })
+    };
+    let never = named("never", |_: &ProcessorInput, _: &mut [f32]| candle_core::bail!("it ran"));
+    let all = [forbid(0), forbid(1), never];
+    let error = process_all(&all, &context(&[7, 8, 9]), &mut [1.0, 2.0]);
+    refused(
+        error.map_err(Into::into),
+        &["forbid(1) left no token to choose after 2 generated tokens"],
+    );
+}
+
 #[test]
 fn a_request_gets_the_models_eos_and_fits_its_context() {
     let params = params(&["--stop", "The end"]);
@@ -380,10 +437,12 @@ fn a_request_gets_the_models_eos_and_fits_its_context() {
 #[test]
 fn values_that_make_no_sense_together_are_refused() {
     for (flags, named) in [
+        ("--num-beams 2 --length-penalty inf", "--length-penalty"),
         (
             "--past-context window --num-beams 2",
             "--past-context window cannot be used with --num-beams",
         ),
+        ("--past-context window --cache sliding", "--cache sliding"),
         ("--num-beams 2 --cache sliding", "--cache sliding cannot be used with --num-beams"),
         ("--block-size 16", "--block-size"),
         ("--template-date 2026-01-31", "--template-date"),

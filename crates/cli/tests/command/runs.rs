@@ -174,6 +174,14 @@ fn with_bytes(
     folder.write(name, file).display().to_string()
 }
 
+/// Like every damaged file: exit code 2 is for the command line.
+#[test]
+fn a_damaged_draft_table_ends_with_exit_code_1() {
+    let folder = Folder::new("table");
+    let table = folder.write("table.json", "{}").display().to_string();
+    refused(&["-p", "Once", "--draft-table", &table], 1, "--draft-table");
+}
+
 /// The model's weights are cut off in every case but the last, so had the model been loaded first,
 /// the message would be about them.
 #[test]
@@ -188,13 +196,23 @@ fn medusa_heads_and_trees_are_checked_before_the_model_is_loaded() {
     };
     let nan = with_bytes(&heads, &folder, "nan", "heads.2.bias", 0, &[0x00, 0x7e]);
     refused(&["--medusa", &nan], 1, "heads.2.bias");
+    let other = with_bytes(&heads, &folder, "vocab", "vocab_size", 0, &50_257i64.to_le_bytes());
+    refused(&["--medusa", &other], 1, "50257");
     let cut = folder.write("cut", &fs::read(&heads).unwrap()[..1000]);
     refused(&["--medusa", cut.to_str().unwrap()], 1, "cut short or damaged");
+    refused(&["--medusa", folder.0.to_str().unwrap()], 1, "this is a folder");
+    let config = folder.0.join("config.json");
+    refused(&["--medusa", config.to_str().unwrap()], 1, "cut short or damaged");
+    refused(&["--medusa", "nowhere.safetensors"], 1, "nowhere.safetensors");
     refused(&["--medusa", "--draft-tree", "9x9x9"], 1, "--draft-tree");
+    fs::remove_file(folder.0.join("medusa.safetensors")).unwrap();
+    refused(&["--medusa"], 1, "medusa.safetensors");
     // Only the last norm identifies the heads' model. The rest of the weights aren't read.
     folder.write("model.safetensors", &weights);
     let norm = with_bytes(&heads, &folder, "norm", "norm.weight", 0, &99f32.to_le_bytes());
     refused(&["--medusa", &norm], 1, "another model");
+    fs::copy(story("story-230k").join("config.json"), config).unwrap();
+    refused(&["--medusa", heads.to_str().unwrap()], 1, "heads.0.weight is [192, 192]");
 }
 
 /// A pool of blocks can be too small for a prompt, for a text, or for several.
@@ -348,7 +366,7 @@ fn an_error_that_quotes_nan_is_not_blamed_on_the_model() {
     let dead = run(&["--allow-regex", "NaN NaN", "--block", "N"]);
     assert!(dead.code == 1 && dead.err.contains("the pattern NaN NaN"), "{}", dead.err);
     for ran in [run(&["--allow-regex", "NaN\u{4e00}{9999}\u{1F600}"]), dead] {
-        assert!(!ran.err.contains("download the file again"), "{}", ran.err);
+        assert!(!ran.err.contains("logits are NaN"), "{}", ran.err);
     }
 }
 
@@ -535,6 +553,11 @@ fn a_failing_template_is_reported_before_weights_are_read() {
     refused(&args, 1, "no questions");
 }
 
+#[test]
+fn nanogpt_prompt_syntax_points_to_the_prompt_file_flag() {
+    refused(&["-p", "FILE:prompt.txt"], 2, "--prompt-file prompt.txt");
+}
+
 /// A list with commas is one long word that no text contains, so without a warning it would
 /// silently block nothing.
 #[test]
@@ -555,11 +578,12 @@ fn with_number(model: &str, test: &str, tensor: &str, place: usize, bits: u16) -
     folder
 }
 
-/// NaN in bf16.
+/// NaN and infinity in bf16.
 const NAN: u16 = 0x7fc0;
+const INFINITY: u16 = 0x7f80;
 
 #[test]
-fn every_loop_stops_at_nan_and_says_what_to_do() {
+fn every_loop_stops_at_nan_and_says_where_it_began() {
     let tensor = "model.layers.2.mlp.down_proj.weight";
     let folder = with_number("story-3m", "nan-in-mlp", tensor, 5, NAN);
     for flags in [
@@ -577,20 +601,23 @@ fn every_loop_stops_at_nan_and_says_what_to_do() {
     ] {
         let fixed = ["--model", folder.0.to_str().unwrap(), "-p", "Once upon a time"];
         let ran = run(&[&fixed[..], flags].concat());
-        let explained = ["NaN", "download the file again"].map(|words| ran.err.contains(words));
-        assert!(ran.code == 1 && explained == [true; 2], "{flags:?}: {}", ran.err);
+        let named = ran.err.contains("logits are NaN") && ran.err.contains("(model.layers.2)");
+        assert!(ran.code == 1 && named, "{flags:?}: {}", ran.err);
     }
 }
 
 /// The embedding of position 6 is 128 wide. Only the step that reaches this position reads it.
 #[test]
-fn the_text_before_a_nan_is_shown() {
-    let folder = with_number("story-gpt2-1m", "nan", "transformer.wpe.weight", 771, NAN);
-    for cache in [&["--cache", "dynamic"][..], &["--cache", "static"], &["--no-cache"]] {
-        let flags = ["-p", "Once upon a", "--max-new-tokens", "9", "--model"];
-        let ran = run(&[&flags, &[folder.0.to_str().unwrap()][..], cache].concat());
-        assert_eq!((ran.code, &*ran.out), (1, "Once upon a time, there was\n"), "{}", ran.err);
-        assert!(ran.err.contains("is NaN"), "{cache:?}: {}", ran.err);
+fn nan_in_a_later_step_is_reported_with_its_position() {
+    for (name, bits, origin) in [("nan", NAN, "embedding"), ("inf", INFINITY, "infinity")] {
+        let folder = with_number("story-gpt2-1m", name, "transformer.wpe.weight", 771, bits);
+        for cache in [&["--cache", "dynamic"][..], &["--cache", "static"], &["--no-cache"]] {
+            let flags = ["-p", "Once upon a", "--max-new-tokens", "9", "--model"];
+            let ran = run(&[&flags, &[folder.0.to_str().unwrap()][..], cache].concat());
+            assert_eq!((ran.code, &*ran.out), (1, "Once upon a time, there was\n"), "{}", ran.err);
+            let named = ran.err.contains("position 6") && ran.err.contains(origin);
+            assert!(named, "{cache:?}: {}", ran.err);
+        }
     }
 }
 

@@ -93,15 +93,21 @@ fn a_full_stdout_is_an_error_and_a_closed_one_exits_quietly() {
 #[test]
 fn endless_input_is_refused() {
     let dir = Folder::new("endless");
+    let pipe = dir.0.join("pipe").display().to_string();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let folder = dir.0.display().to_string();
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["--prompt-file", "/dev/zero"], "--prompt-file /dev/zero: "),
         (&["--prompt-file", "-"], "standard input: "),
         (&["--prompt-file", "/dev/stdin"], "--prompt-file /dev/stdin: "),
         (&["-p", "Once", "--block-file", "/dev/zero"], "--block-file /dev/zero: "),
         (&["--chat"], "standard input: "),
+        (&["--prompt-file", &pipe], "--prompt-file "),
+        (&["-p", "Once", "--block-file", &pipe], "--block-file "),
         (&["--prompt-file", &folder], "--prompt-file "),
+        (&["-p", "Once", "--block-file", &folder], "--block-file "),
         (&["-p", "Once", "--medusa", "/dev/zero"], "--medusa /dev/zero: "),
+        (&["-p", "Once", "--medusa", &pipe], "--medusa "),
     ];
     for (args, named) in cases {
         let mut run = command(&[args, &["--model", "story-230k"]].concat());

@@ -1,6 +1,8 @@
 //! Servers' answers, byte for byte, and what the user sees of them.
 
 use crate::{run, talk};
+use candecode_remote::test_servers::hub::{story, Hub, Large};
+use candecode_remote::test_servers::loopback::Loopback;
 use candecode_remote::test_servers::openai::{
     broken_stream_of, event, json, response, stream_of, OpenAi, DONE,
 };
@@ -84,6 +86,25 @@ fn every_requested_text_has_to_come() {
     }
 }
 
+#[test]
+fn a_busy_server_is_asked_again_when_it_says() {
+    for wait in ["1", "Wed, 21 Oct 2015 07:28:00 GMT"] {
+        let busy = response("429 No", &format!("retry-after: {wait}\r\n"), "");
+        let abc = stream_of(event("abc", "\"stop\""));
+        let server = OpenAi { texts: vec![busy, abc], ..OpenAi::default() }.start();
+        let began = std::time::Instant::now();
+        let (out, errors, code) = run(&server, &["-p", "P"]);
+        assert_eq!((out.as_str(), code), ("Pabc\n", 0), "{errors}");
+        assert!(errors.contains(wait), "{errors}");
+        assert!(wait != "1" || began.elapsed().as_secs() >= 1);
+        assert_eq!(server.lines().len(), 3);
+    }
+    let busy = response("503 No", "retry-after: 0\r\n", "");
+    let server = OpenAi::sends(busy).start();
+    assert_eq!(run(&server, &["-p", "P"]).2, 1);
+    assert_eq!(server.lines().len(), 1 + 5);
+}
+
 /// Lists of models: what a server sends, the name after `--model`, and the exit code with a word of
 /// the message, or the model that is asked.
 #[test]
@@ -96,14 +117,22 @@ fn a_model_is_chosen_or_checked_if_the_server_lists_any() {
         (ok(two), "", 2, "small, large"),
         (ok(two), "large", 0, "large"),
         (ok(two), "huge", 1, "no model \"huge\"; it has small, large"),
+        (ok(r#"[{"id":"small"}]"#), "", 0, "small"),
+        (ok(r#"["small"]"#), "", 0, "small"),
+        (ok(r#"{"models":[{"name":"small"}]}"#), "", 0, "small"),
+        (ok(r#"{"data":null}"#), "", 2, "--model"),
+        (ok(r#"{"data":null}"#), "m", 0, "m"),
         (ok(r#"{"data":[]}"#), "m", 0, "m"),
         (ok("{}"), "", 1, "OpenAI's format"),
         (ok("{}"), "m", 0, "m"),
         (ok("<html>The router's settings</html>"), "", 1, "The router's settings"),
+        (ok("<html>The router's settings</html>"), "m", 0, "m"),
         (no("404 No"), "", 2, "--model"),
         (no("404 No"), "m", 0, "m"),
         (no("403 No"), "", 1, "403"),
         (no("403 No"), "m", 0, "m"),
+        (no("405 No"), "m", 0, "m"),
+        (no("501 No"), "m", 0, "m"),
         (no("401 No"), "m", 1, "401"),
         (ok(r#"{"data":[{"id":"\u001b[2J\u0007small"}]}"#), "", 0, "\u{1b}[2J\u{7}small"),
     ] {
@@ -124,4 +153,55 @@ fn a_model_is_chosen_or_checked_if_the_server_lists_any() {
     let (out, _, code) = run(&OpenAi::lists(json(two)).start(), &["--models"]);
     assert_eq!((out.as_str(), code), ("small\nlarge\n", 0));
     assert_eq!(run(&OpenAi::lists(no("404 No")).start(), &["--models"]).2, 1);
+}
+
+/// A server that redirects every request to this address, unless its path ends in `/`. HERE stands
+/// for the server itself, and AT for the path.
+fn redirecting(code: u16, location: &str) -> Loopback {
+    let location = location.to_string();
+    Loopback::start(move |asked, stream| {
+        let (method, path) = asked.line.split_once(' ').unwrap();
+        if !path.ends_with('/') {
+            let here = format!("http://{}", asked.header("host").unwrap());
+            let to = location.replace("HERE", &here).replace("AT", path);
+            let headers = format!("location: {to}\r\n");
+            return stream.write_all(&response(&format!("{code} Moved"), &headers, ""));
+        }
+        let key = asked.header("authorization") == Some("bearer k");
+        stream.write_all(&match (key, method) {
+            (false, _) => response("401 No", "", "no key came"),
+            (_, "GET") => json(r#"{"data":[{"id":"small"}]}"#),
+            _ if asked.body.contains("Once") => stream_of(event(" a dog.", "\"stop\"")),
+            _ => response("400 No", "", "no prompt came"),
+        })
+    })
+}
+
+#[test]
+fn a_redirect_is_followed_on_the_same_server_with_key_and_prompt() {
+    let flags = ["-p", "Once", "--api-key", "k"];
+    for (code, location) in
+        [(301, "AT/"), (302, "HERE/elsewhere/AT/"), (307, "HEREAT/"), (308, "HEREAT/")]
+    {
+        let (out, errors, exit) = run(&redirecting(code, location), &flags);
+        assert_eq!((out.as_str(), exit), ("Once a dog.\n", 0), "{location}: {errors}");
+    }
+    let other = Hub::serve(story(), Large::Here);
+    for (code, location, says) in [
+        (301, format!("{}/v1/", other.address), "redirects to http://127.0.0.1"),
+        (302, format!("{}/v1/", other.address), "redirects to http://127.0.0.1"),
+        (
+            307,
+            other.address.replace("127.0.0.1", "localhost") + "/",
+            "redirects to http://localhost",
+        ),
+        (308, "https://127.0.0.1:9/v1/".into(), "redirects to https://127.0.0.1:9"),
+        (307, "ftp://HERE/".into(), "invalid address"),
+        (307, "HEREAT".into(), "never end"),
+    ] {
+        let (out, errors, exit) = run(&redirecting(code, &location), &flags);
+        assert_eq!((out.as_str(), exit), ("", 1), "{location}: {errors}");
+        assert!(errors.contains(says), "{location}: {errors}");
+    }
+    assert!(other.lines().is_empty(), "the other server was asked");
 }

@@ -64,27 +64,56 @@ fn truncate(file: &Path, len: u64) {
 fn a_half_written_cache_is_repaired() {
     let cut = ["some/name is not whole in the cache", "model.safetensors is missing or cut short"];
     mended("cut", |home| truncate(&home.file(WEIGHTS), 100_000), &cut, &[WEIGHTS]);
-    let half = ["tokenizer.json is missing or cut short", "fetch it once without"];
+    mended("cut-header", |home| truncate(&home.file(WEIGHTS), 4), &cut, &[WEIGHTS]);
+    let empty = ["tokenizer.json is missing or cut short", "fetch it once without"];
+    mended("empty", |home| truncate(&home.file("tokenizer.json"), 0), &empty, &["tokenizer.json"]);
     let json = |home: &Home| truncate(&home.file("tokenizer.json"), 1000);
-    mended("cut-json", json, &half, &["tokenizer.json"]);
+    mended("cut-json", json, &empty, &["tokenizer.json"]);
+    let blob = |home: &Home| std::fs::canonicalize(home.file(WEIGHTS)).unwrap();
+    mended("no-blob", |home| std::fs::remove_file(blob(home)).unwrap(), &cut, &[WEIGHTS]);
     // Only the link is lost. The blob has the hash that its name says, so it's used.
     let unlink = |home: &Home| std::fs::remove_file(home.file(WEIGHTS)).unwrap();
     mended("no-link", unlink, &cut, &[]);
     // Interrupted before the download was marked as complete.
     let unsaid = |home: &Home| std::fs::remove_file(home.repo().join("refs/main")).unwrap();
     mended("no-ref", unsaid, &["some/name is not in the cache"], &[]);
+    let empty = |home: &Home| std::fs::write(home.repo().join("refs/main"), "").unwrap();
+    mended("empty-ref", empty, &["some/name is not in the cache"], &[]);
 }
 
-/// A cache that was copied from another machine may have a link to nowhere in place of a file.
+/// A cache that was copied from another machine may have links to nowhere in place of any file.
 #[cfg(unix)]
 #[test]
-fn a_link_that_leads_nowhere_is_replaced() {
-    let dead = |home: &Home| {
-        let file = home.file("tokenizer.json");
-        std::fs::remove_file(&file).unwrap();
+fn links_that_lead_nowhere_are_replaced() {
+    let dead = |file: &Path| {
+        let _ = std::fs::remove_file(file);
         std::os::unix::fs::symlink("/elsewhere/blobs/abc", file).unwrap();
     };
-    mended("dead-link", dead, &["tokenizer.json is missing or cut short"], &["tokenizer.json"]);
+    let lost = ["tokenizer.json is missing or cut short"];
+    let tokenizer = |home: &Home| dead(&home.file("tokenizer.json"));
+    mended("dead-link", tokenizer, &lost, &["tokenizer.json"]);
+    let optional = |home: &Home| dead(&home.file("generation_config.json"));
+    mended("dead-optional", optional, &[], &["generation_config.json"]);
+    mended("dead-weights", |home| dead(&home.file(WEIGHTS)), &[], &[]);
+    let blob = |home: &Home| dead(&std::fs::canonicalize(home.file("tokenizer.json")).unwrap());
+    mended("dead-blob", blob, &lost, &["tokenizer.json"]);
+    mended("dead-ref", |home| dead(&home.repo().join("refs/main")), &[], &[]);
+    let part = |home: &Home| {
+        tokenizer(home);
+        dead(&home.part("git-tokenizer.json"));
+    };
+    mended("dead-part", part, &lost, &["tokenizer.json"]);
+    let absent = |home: &Home| {
+        let absent = home.repo().join(".no_exist").join(COMMIT).join("chat_template.jinja");
+        dead(&absent);
+    };
+    mended("dead-absent", absent, &[], &[]);
+    let circle = |home: &Home| {
+        let file = home.file("tokenizer.json");
+        std::fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink("tokenizer.json", file).unwrap();
+    };
+    mended("link-to-itself", circle, &lost, &["tokenizer.json"]);
 }
 
 #[test]
@@ -155,6 +184,11 @@ fn a_model_loads_without_unavailable_optional_files() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains("using only the cache") && said.contains(why), "{said}");
     };
+    hub.break_next("HEAD", "generation_config.json", 1, Fault::Login);
+    runs_though(&hub, "is there no login page in between?");
+    let endless = Fault::Status(302, "location: /some/name/resolve/main/generation_config.json");
+    hub.break_next("HEAD", "generation_config.json", usize::MAX, endless);
+    runs_though(&hub, "its redirects never end");
     // Like a read-only cache: no lock can be made.
     let locks = home.0.join("hub/.locks");
     std::fs::remove_dir_all(&locks).unwrap();
@@ -174,6 +208,7 @@ fn environment_variables_move_the_cache() {
     for (variables, cache) in [
         ([("HF_HUB_CACHE", &*there), ("HUGGINGFACE_HUB_CACHE", "/nowhere")], "another"),
         ([("HUGGINGFACE_HUB_CACHE", &*there), ("HF_HUB_CACHE", "")], "another"),
+        ([("HF_HOME", "$HERE/hf"), ("HERE", &*there)], "another/hf/hub"),
         ([("HF_HOME", ""), ("XDG_CACHE_HOME", &*user)], "user/huggingface/hub"),
         ([("HF_HOME", "~/moved"), ("HOME", &*user)], "user/moved/hub"),
     ] {

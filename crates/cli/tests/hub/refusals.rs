@@ -25,6 +25,13 @@ fn an_address_that_is_not_one_is_reported() {
     }
 }
 
+#[test]
+fn a_host_without_an_address_is_named() {
+    let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("unknown-host"));
+    let output = fetch_with(&home, &hub, &[("HF_ENDPOINT", "http://candecode.invalid")]);
+    failed(&output, &["no address was found for candecode.invalid"]);
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_reported() {

@@ -76,7 +76,7 @@ fn redirected(test: &str, code: u16, location: &str) {
     for file in ["config.json", "tokenizer.json", WEIGHTS] {
         let at = format!("/{REPO}/resolve/{COMMIT}/{file}");
         let to = location.replace("HUB", &host(&hub)).replace("OTHER", &host(&other));
-        let to = to.replace("/at", &at);
+        let to = to.replace("/at", &at).replace("/old", &at.replace(REPO, "old/name"));
         let to = Fault::Status(code, format!("location: {to}").leak());
         hub.break_next("HEAD", file, usize::MAX, to);
         hub.break_next("GET", file, usize::MAX, to);
@@ -94,7 +94,27 @@ fn redirected(test: &str, code: u16, location: &str) {
 #[test]
 fn a_redirect_to_another_server_goes_without_the_token() {
     redirected("other-port", 302, "http://OTHER/at");
-    redirected("user-like-the-hub", 307, "http://HUB@OTHER/at");
+    redirected("without-scheme", 307, "//OTHER/at");
+    redirected("user-like-the-hub", 302, "http://HUB@OTHER/at");
+    // The other server redirects once more, relative to itself.
+    redirected("then-relative", 302, "http://OTHER/old");
+}
+
+#[test]
+fn a_redirect_back_to_the_hub_has_the_token_again() {
+    let (hub, other) = (Hub::serve(story(), Large::Here), Hub::serve(story(), Large::Here));
+    let (hub, home) = (hub.gated(), Home::new("and-back"));
+    let to = |hub: &Hub| {
+        let to = format!("location: {}/{REPO}/resolve/{COMMIT}/{WEIGHTS}", hub.address);
+        Fault::Status(302, to.leak())
+    };
+    for method in ["HEAD", "GET"] {
+        hub.break_next(method, WEIGHTS, 1, to(&other));
+        other.break_next(method, WEIGHTS, 1, to(&hub));
+    }
+    writes(REPO, &home, &hub);
+    all_but_the_first(&hub.asked());
+    none(&other.asked());
 }
 
 /// Within the hub, a redirect keeps the token, whether it is relative or a full address.
@@ -142,8 +162,9 @@ fn a_token_is_found_where_python_finds_it() {
         [("HF_TOKEN", "hf_sec\nret\n"), ("HF_TOKEN_PATH", "")],
         [("HF_TOKEN", ""), ("HUGGING_FACE_HUB_TOKEN", " hf_secret\n")],
         [("HF_TOKEN", " "), ("HF_TOKEN_PATH", stored)],
+        [("HF_TOKEN_PATH", "$HERE/stored"), ("HERE", home.0.to_str().unwrap())],
         [("HF_TOKEN_PATH", "~/stored"), ("HOME", home.0.to_str().unwrap())],
-        [("HF_HOME", "~/in-home"), ("HOME", home.0.to_str().unwrap())],
+        [("HF_HOME", "${HERE}/in-home"), ("HERE", home.0.to_str().unwrap())],
     ] {
         let hub = Hub::serve(story(), Large::Here).gated();
         let cache = home.0.join("cache");

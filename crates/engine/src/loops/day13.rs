@@ -1,6 +1,7 @@
 //! Day 13: blocks of drafted and verified tokens.
 
 use super::{Ability, DraftSource, Found, Loop, OnToken, Run};
+use crate::ngram_table::TableDrafter;
 use crate::CacheKind;
 use anyhow::{bail, Result};
 use candecode::day13_speculative::{decode_block, ModelDrafter, NgramDrafter, SpeculativeDecoder};
@@ -20,7 +21,7 @@ pub static LOOP: Loop = Loop {
         Ability::Processors,
         Ability::Trace,
     ],
-    needs: Some((Ability::Drafts, "--draft-model or --draft-ngram")),
+    needs: Some((Ability::Drafts, "--draft-model, --draft-ngram or --draft-table")),
     pads: false,
     predictable: false,
     run,
@@ -31,6 +32,7 @@ fn run(run: &Run, prompts: &[Vec<u32>], first: usize, on_token: &mut OnToken) ->
     let vocab_size = run.model.config().vocab_size;
     let drafter: Box<dyn Drafter + '_> = match &drafts.source {
         DraftSource::Ngrams(n) => Box::new(NgramDrafter { n: *n, vocab_size }),
+        DraftSource::Table(table) => Box::new(TableDrafter { table, vocab_size }),
         DraftSource::Model(engine, small) => Box::new(ModelDrafter {
             cached: engine.new_cached(*small)?,
             processors: run.processors.clone(),

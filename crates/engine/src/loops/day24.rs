@@ -2,7 +2,7 @@
 
 use super::{Ability, DraftSource, Found, Loop, OnToken, Run};
 use crate::CacheKind;
-use anyhow::Result;
+use anyhow::{bail, Result};
 use candecode::day24_draft_trees::{decode_tree, Accept, MedusaTree, ModelTree, NgramTree};
 use candecode::day24_draft_trees::{TreeCache, TreeDecoder};
 use candecode::kit::draft::TreeDrafter;
@@ -23,6 +23,7 @@ fn run(run: &Run, prompts: &[Vec<u32>], first: usize, on_token: &mut OnToken) ->
     let vocab_size = run.model.config().vocab_size;
     let drafter: Box<dyn TreeDrafter + '_> = match &drafts.source {
         DraftSource::Ngrams(n) => Box::new(NgramTree { n: *n, vocab_size }),
+        DraftSource::Table(_) => bail!("{} can't draft from a table of n-grams", run.day_loop),
         DraftSource::Model(_, small) => Box::new(ModelTree {
             model: *small,
             cache: TreeCache::new(small.config().num_hidden_layers),

@@ -1,6 +1,7 @@
 //! A loop with all that it needs to run.
 
 use super::Loop;
+use crate::ngram_table::NgramTable;
 use crate::requests::{self, Processors};
 use crate::trace::Trace;
 use crate::{CacheConfig, Engine};
@@ -74,6 +75,8 @@ pub struct Drafts<'a> {
 pub enum DraftSource<'a> {
     /// What followed the last N tokens earlier in the sequence.
     Ngrams(usize),
+    /// N-grams of a corpus.
+    Table(NgramTable),
     /// A smaller engine, and its model or a wrapper around it.
     Model(&'a Engine, &'a dyn Model),
     /// Medusa heads.

@@ -1,13 +1,18 @@
 //! Compares bf16 with torch: the fast kernels round the inputs of products with bf16 weights to
 //! bf16, and add up in f32. `oracle/bf16.py` made the logits.
 
-use crate::common::{apart, device};
+use crate::common::device;
 use candecode::kit::{Model as _, NoCache, Step, WeightFormat};
 use candecode_engine::load::load_transformer;
 use candecode_engine::operations::{choose, Kernels};
 use candecode_formats::hub;
 use candecode_testing::oracle;
-use candle_core::DType;
+use candle_core::{DType, Tensor};
+
+/// Returns the largest difference of two tensors.
+fn apart(a: &Tensor, b: &Tensor) -> f32 {
+    (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
+}
 
 #[test]
 fn bf16_equals_torch_with_rounded_inputs_and_is_closer_to_f32_than_torch_in_bf16() {

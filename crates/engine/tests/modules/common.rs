@@ -35,18 +35,6 @@ impl RandomTensor for Random {
     }
 }
 
-/// Returns the largest difference of two tensors of one shape.
-pub fn apart(a: &Tensor, b: &Tensor) -> f32 {
-    assert_eq!(a.dims(), b.dims());
-    (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
-}
-
-/// Returns the bits of a tensor's numbers.
-pub fn bits(of: &Tensor) -> Vec<u32> {
-    let numbers = of.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    numbers.into_iter().map(f32::to_bits).collect()
-}
-
 /// Loads an embedded model in f32, with the days' own code as its operations.
 pub fn model(name: &str) -> Result<Box<dyn Model>> {
     match load_transformer(&story(name), DType::F32, &device()?, &plain()) {

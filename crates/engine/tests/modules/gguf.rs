@@ -1,19 +1,34 @@
-//! Tests of models from GGUF files, written here from the embedded models: blocks stay as they are
-//! stored, and damaged files are refused. `tests/families.rs` compares files of every family, written
-//! by llama.cpp's own Python package, with transformers.
+//! Tests of models from GGUF files, written here from the embedded models: they compute what those
+//! compute, and damaged files are refused. `tests/families.rs` reads files of every family that
+//! were written by llama.cpp's own Python package.
 
-use crate::common::message;
+use crate::common::{logits, message};
 use candecode::day05_model::{Mlp, SelfAttention, Transformer};
 use candecode::kit::{Weight, WeightFormat};
 use candecode_engine::load::{load_transformer, own_format};
 use candecode_engine::operations::plain;
 use candecode_formats::ModelFiles;
-use candecode_testing::{refused, Folder, GgufParts, Random};
+use candecode_testing::{refused, story, Folder, GgufParts, Random};
 use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device, Tensor};
 
 const CPU: Device = Device::Cpu;
+
+#[test]
+fn a_gguf_file_equals_the_folder_it_was_converted_from() {
+    // The weights are stored as bf16, so writing bf16 or f32 is lossless.
+    for model in ["story-230k", "story-gpt2-1m"] {
+        let (parts, want) =
+            (GgufParts::of(model), candecode_formats::read_config(&story(model)).unwrap());
+        for dtype in [GgmlDType::F32, GgmlDType::BF16] {
+            let folder = Folder::new("gguf-same");
+            let file = parts.write(&folder, dtype);
+            assert_eq!(candecode_formats::read_config(&file).unwrap(), want);
+            assert_eq!(logits(&file), logits(&story(model)), "{model}, {dtype:?}");
+        }
+    }
+}
 
 #[test]
 fn quantized_blocks_are_kept_as_stored() {

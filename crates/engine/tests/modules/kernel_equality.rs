@@ -1,7 +1,7 @@
 //! Compares the kernels with the plain operations over random shapes, odd sizes, strides, masks and
 //! all types. Rows must not depend on the rest of their batch.
 
-use crate::common::{apart, device, RandomTensor as _};
+use crate::common::{device, RandomTensor as _};
 use candecode::day01_attention::causal_mask;
 use candecode::day04_attention_block::grouped_attention;
 use candecode::day12_batching::ragged_mask;
@@ -12,6 +12,11 @@ use candle_core::{DType, Tensor};
 /// Sums of up to 300 products of numbers below 1, in a different order. 1e-4 is ten times the
 /// largest difference observed.
 const BOUND: f32 = 1e-4;
+
+fn apart(a: &Tensor, b: &Tensor) -> f32 {
+    assert_eq!(a.dims(), b.dims());
+    (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
+}
 
 /// Returns a tensor that starts inside its storage, at an odd offset.
 fn inside(random: &mut Random, rows: usize, width: usize, dtype: DType) -> Tensor {
@@ -82,6 +87,14 @@ fn linear_handles_nan_and_infinity_like_the_plain_product() {
             }
         }
     }
+}
+
+#[test]
+fn a_tiled_product_of_many_rows_equals_matmul() {
+    let mut random = Random::new(2);
+    let (x, w) = (random.tensor(&[203, 260]).unwrap(), random.tensor(&[77, 260]).unwrap());
+    let fast = alone(&x, &w);
+    assert!(apart(&fast, &x.matmul(&w.t().unwrap()).unwrap()) < BOUND);
 }
 
 #[test]

@@ -1,16 +1,25 @@
 //! Tests of a folder's tensors in a whole model, and in a product.
 
-use crate::common::message;
+use crate::common::{logits, message};
 use candecode::kit::Weight;
 use candecode_engine::load_model;
 use candecode_engine::operations::plain;
-use candecode_testing::{refused, save, story, Folder, Random};
+use candecode_testing::{refused, save, sharded, story, Folder, Random};
 use candle_core::{DType, Device, Tensor};
 
 const CPU: Device = Device::Cpu;
 
 fn tensor(numbers: &[f32], shape: &[usize]) -> Tensor {
     Tensor::from_vec(numbers.to_vec(), shape, &CPU).unwrap()
+}
+
+#[test]
+fn a_sharded_model_equals_the_single_file() {
+    let folder = Folder::new("shards");
+    sharded(&folder, 3);
+    let whole = logits(&story("story-230k"));
+    assert_eq!(whole.len(), 3 * 2048);
+    assert_eq!(logits(&folder.0), whole);
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use crate::gguf::gguf_file::Gguf;
 use crate::gguf::{end_tokens, gguf_keys};
-use anyhow::{ensure, Context as _, Result};
+use anyhow::{bail, ensure, Context as _, Result};
 use candecode_kit::config::Llama3Scaling;
+use candecode_kit::error::quoted;
 use candecode_kit::ModelConfig;
+use candle_core::quantized::gguf_file::Value as Metadata;
 use serde_json::{json, Map, Value};
 use std::f64::consts::PI;
 
@@ -58,10 +60,26 @@ fn as_json(gguf: &Gguf) -> Result<Value> {
     Ok(config)
 }
 
-/// Returns a numeric key of the architecture, or null if it is missing.
-fn number(gguf: &Gguf, name: &str) -> Result<Value> {
+/// Returns a numeric key of the architecture, or null if it is missing. A list has one number per
+/// layer, and all of them must be equal.
+pub fn number(gguf: &Gguf, name: &str) -> Result<Value> {
     let key = format!("{}.{name}", gguf.architecture());
     let Some(value) = gguf.content.metadata.get(&key) else { return Ok(Value::Null) };
+    let value = match value {
+        Metadata::Array(layers) => {
+            let first = layers.first().and_then(gguf_keys::number);
+            let blocks = gguf.number(&format!("{}.block_count", gguf.architecture()));
+            ensure!(
+                blocks == Some(layers.len() as u64)
+                    && first.is_some()
+                    && layers.iter().all(|layer| gguf_keys::number(layer) == first),
+                "{key} is {}; candecode needs the same in every layer",
+                gguf_keys::text(value)
+            );
+            &layers[0]
+        }
+        one => one,
+    };
     // Keep whole numbers exact: an f64 has only 53 bits.
     let whole = value.to_u64().ok().map(Value::from);
     let number = whole.or(gguf_keys::number(value).map(Value::from));
@@ -109,20 +127,46 @@ fn refuse_other_mathematics(gguf: &Gguf, config: &Value) -> Result<()> {
     Ok(())
 }
 
+/// Rejects scaled positions, except for Llama 3's scaling, which is stored as a tensor. As in
+/// llama.cpp, scaling without a type is linear, and an older key can hold its factor.
+fn refuse_other_scaling(gguf: &Gguf) -> Result<()> {
+    let architecture = gguf.architecture();
+    let typed = format!("{architecture}.rope.scaling.type");
+    ensure!(
+        gguf.text(&typed).is_some() || !gguf.content.metadata.contains_key(&typed),
+        "{typed} is not a text"
+    );
+    let kind = gguf.text(&typed).unwrap_or("linear");
+    let (key, older) = ("rope.scaling.factor", "rope.scale_linear");
+    let (factor, older_factor) = (number(gguf, key)?, number(gguf, older)?);
+    let (key, factor) = match (factor.as_f64(), older_factor.as_f64()) {
+        (Some(factor), _) => (key, factor),
+        (None, Some(factor)) => (older, factor),
+        (None, None) => (key, 1.0),
+    };
+    match kind {
+        "none" => {}
+        "linear" => ensure!(
+            factor == 0.0 || factor == 1.0, // 0: llama.cpp's value for no scaling
+            "{architecture}.{key} is {factor}: positions are divided by it (linear scaling), which \
+                candecode doesn't do"
+        ),
+        "llama3" if gguf.shape(FREQUENCIES).is_some() => {}
+        _ => bail!(
+            "{typed} is {}; candecode supports \"none\", and Llama 3's as tensor {FREQUENCIES}",
+            quoted(kind)
+        ),
+    }
+    Ok(())
+}
+
 /// The tensor with the divisor of each RoPE frequency.
 const FREQUENCIES: &str = "rope_freqs.weight";
 
 /// Returns RoPE's base and scaling. llama.cpp stores Llama 3's scaling as a tensor with each
 /// frequency's divisor; this recovers the original parameters.
 fn rope(gguf: &Gguf, config: &Value) -> Result<Value> {
-    let scaling = format!("{}.rope.scaling.type", gguf.architecture());
-    if let Some(kind) = gguf.content.metadata.get(&scaling).map(gguf_keys::text) {
-        // llama.cpp calls it linear even if its factor is 1.
-        ensure!(
-            ["\"none\"", "\"linear\""].contains(&kind.as_str()),
-            "{scaling} is {kind}; candecode supports \"none\", and Llama 3's as tensor {FREQUENCIES}"
-        );
-    }
+    refuse_other_scaling(gguf)?;
     let base = number(gguf, "rope.freq_base")?.as_f64().unwrap_or(10_000.0);
     let mut rope = Map::from_iter([("rope_theta".to_string(), json!(base))]);
     if gguf.shape(FREQUENCIES).is_some() {

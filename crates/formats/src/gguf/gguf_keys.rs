@@ -24,10 +24,8 @@ const REFUSED: &[(&str, &[f64])] = &[
     ("residual_scale", &[0.0, 1.0]),
     ("use_parallel_residual", &[0.0]),
     ("rope.dimension_sections", &[0.0]),
-    ("rope.scale_linear", &[0.0, 1.0]),
     ("rope.scaling.alpha", &[0.0, 1.0]),
     ("rope.scaling.attn_factor", &[1.0]),
-    ("rope.scaling.factor", &[0.0, 1.0]), // 0: llama.cpp's value for no scaling
     ("rope.scaling.yarn_attn_factor", &[-1.0, 1.0]), // -1: not set
     ("rope.scaling.yarn_ext_factor", &[-1.0, 0.0]),
 ];

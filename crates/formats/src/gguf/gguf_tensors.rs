@@ -1,7 +1,8 @@
 //! A GGUF file's tensors under their Hugging Face names, in a Hugging Face folder's layout.
 
 use crate::gguf::gguf_file::{quant_type, Gguf};
-use crate::gguf::tensor_names;
+use crate::gguf::{gguf_config, tensor_names};
+use candecode_kit::error::describe;
 use candecode_kit::weights::TensorSource;
 use candecode_kit::QuantizedMatrix;
 use candle_core::{Device, Result, Tensor};
@@ -60,12 +61,19 @@ impl TensorSource for Gguf {
 impl Gguf {
     /// Converts a tensor's rows from llama.cpp's order to Hugging Face's.
     fn reordered(&self, stored: &str, tensor: Tensor) -> Result<Tensor> {
-        let heads = |name: &str| self.number(&format!("llama.attention.{name}"));
+        // Read as in the configuration, where a list has one number per layer.
+        let heads = |name: &str| -> Result<Option<u64>> {
+            let heads = gguf_config::number(self, name);
+            let heads = heads.map_err(|error| candle_core::Error::Msg(describe(&error)))?;
+            Ok(heads.as_f64().map(|heads| heads as u64))
+        };
         match (self.architecture(), tensor_names::part(stored)) {
-            ("llama", "attn_q") => tensor_names::unpermuted(&tensor, heads("head_count")),
+            ("llama", "attn_q") => {
+                tensor_names::unpermuted(&tensor, heads("attention.head_count")?)
+            }
             ("llama", "attn_k") => {
-                let kv_heads = heads("head_count_kv").or(heads("head_count"));
-                tensor_names::unpermuted(&tensor, kv_heads)
+                let kv_heads = heads("attention.head_count_kv")?;
+                tensor_names::unpermuted(&tensor, kv_heads.or(heads("attention.head_count")?))
             }
             _ => Ok(tensor),
         }

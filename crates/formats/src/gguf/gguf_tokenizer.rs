@@ -25,6 +25,13 @@ const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const UNUSED: u64 = 5;
 
+/// SentencePiece itself limits pieces to 16 characters, and a vocabulary of 256,000 pieces needs 10
+/// MB of merges. These limits are far higher, and keep a malicious vocabulary from exhausting
+/// memory.
+const LONGEST_PIECE: usize = 1 << 10;
+const MOST_MERGE_BYTES: usize = 1 << 26;
+const MOST_WORK: usize = 1 << 31;
+
 /// Returns the tokenizer of the file's model.
 ///
 /// # Errors
@@ -134,7 +141,7 @@ fn byte_level(gguf: &Gguf, vocabulary: Vocab) -> Result<Tokenizer> {
 fn sentence_piece(gguf: &Gguf, vocabulary: Vocab, pieces: &[&str]) -> Result<Tokenizer> {
     let scores = numbers(gguf, "tokenizer.ggml.scores", pieces.len())?;
     let scores = scores.context("no tokenizer.ggml.scores")?;
-    let merges = merges(&vocabulary, pieces, &scores);
+    let merges = merges(&vocabulary, pieces, &scores)?;
     let unknown = gguf.number("tokenizer.ggml.unknown_token_id").unwrap_or(0) as usize;
     let unknown = pieces.get(unknown).context("tokenizer.ggml.unknown_token_id is not a token")?;
     let bpe = BPE::builder()
@@ -166,12 +173,29 @@ fn sentence_piece(gguf: &Gguf, vocabulary: Vocab, pieces: &[&str]) -> Result<Tok
 
 /// Derives BPE's merge order from SentencePiece's scores: every split of a piece into two known
 /// pieces, best score first (transformers' `generate_merges`).
-fn merges(vocabulary: &Vocab, pieces: &[&str], scores: &[f64]) -> Merges {
+///
+/// # Errors
+/// If a piece, or the list of merges, is longer than in any real vocabulary.
+fn merges(vocabulary: &Vocab, pieces: &[&str], scores: &[f64]) -> Result<Merges> {
     let mut found: Vec<(f64, usize, usize, (&str, &str))> = Vec::new();
-    for (piece, score) in pieces.iter().zip(scores) {
+    let (mut bytes, mut work) = (0, 0);
+    for (id, (piece, score)) in pieces.iter().zip(scores).enumerate() {
+        ensure!(
+            piece.len() <= LONGEST_PIECE,
+            "token {id} of tokenizer.ggml.tokens has {} bytes, and no SentencePiece vocabulary \
+                more than {LONGEST_PIECE}; is the file damaged?",
+            piece.len()
+        );
         let cuts = piece.char_indices().skip(1).map(|(at, _)| piece.split_at(at));
         let known = |(a, b): &(&str, &str)| Some((*vocabulary.get(*a)?, *vocabulary.get(*b)?));
         let mut cuts: Vec<_> = cuts.filter_map(|cut| Some((known(&cut)?, cut))).collect();
+        bytes += cuts.len() * piece.len();
+        work += piece.len() * piece.len(); // every split is looked up
+        ensure!(
+            bytes <= MOST_MERGE_BYTES && work <= MOST_WORK,
+            "tokenizer.ggml.tokens has more ways to put its pieces together than any vocabulary; \
+                is the file damaged?"
+        );
         cuts.sort();
         found.extend(
             cuts.into_iter()
@@ -179,7 +203,7 @@ fn merges(vocabulary: &Vocab, pieces: &[&str], scores: &[f64]) -> Merges {
         );
     }
     found.sort_by(|x, y| y.0.total_cmp(&x.0).then(y.1.cmp(&x.1)).then(y.2.cmp(&x.2)));
-    found.into_iter().map(|(.., (a, b))| (a.to_string(), b.to_string())).collect()
+    Ok(found.into_iter().map(|(.., (a, b))| (a.to_string(), b.to_string())).collect())
 }
 
 /// Adds the BOS token before every text and the EOS token after it, if the metadata asks for them.

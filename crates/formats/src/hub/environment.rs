@@ -62,12 +62,59 @@ fn home() -> Option<PathBuf> {
 }
 
 /// Returns the path in a variable, if it is set and not empty. As in Python, `~` at its start is
-/// the home folder: not every tool that sets variables expands it.
+/// the home folder, and `$NAME` is another variable: not every shell or tool that sets variables
+/// expands them.
 fn path(variable: &str) -> Option<PathBuf> {
     let value = std::env::var_os(variable).filter(|value| !value.is_empty())?;
-    let path = PathBuf::from(value);
+    let path = match value.to_str() {
+        Some(text) => PathBuf::from(expanded(text, |name| std::env::var(name).ok())),
+        None => PathBuf::from(value),
+    };
     match path.strip_prefix("~") {
         Ok(rest) => Some(std::env::home_dir()?.join(rest)),
         Err(_) => Some(path),
+    }
+}
+
+/// Replaces `$NAME` and `${NAME}` by the values of these variables. Unknown ones stay as they are.
+fn expanded(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
+    let (mut done, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('$') {
+        let after = &rest[at + 1..];
+        let braced = after.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+        let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let end = after.find(|c| !letter(c)).unwrap_or(after.len());
+        let (name, left) = braced.unwrap_or_else(|| after.split_at(end));
+        done += &rest[..at];
+        match value(name).filter(|_| !name.is_empty()) {
+            Some(value) => done += &value,
+            None => done += &rest[at..rest.len() - left.len()],
+        }
+        rest = left;
+    }
+    done + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expanded;
+
+    #[test]
+    fn variables_in_a_path_are_expanded_as_in_python() {
+        let value = |name: &str| match name {
+            "HOME" => Some("/home/me".to_string()),
+            "USER_1" => Some("me$HOME".to_string()),
+            _ => None,
+        };
+        for (text, want) in [
+            ("/plain", "/plain"),
+            ("$HOME/hf", "/home/me/hf"),
+            ("${HOME}hf/$USER_1", "/home/mehf/me$HOME"),
+            ("$NOBODY/${NOBODY}/$", "$NOBODY/${NOBODY}/$"),
+            ("a$$HOME${HOME", "a$/home/me${HOME"),
+            ("é$HOMEé", "é/home/meé"),
+        ] {
+            assert_eq!(expanded(text, value), want, "{text}");
+        }
     }
 }

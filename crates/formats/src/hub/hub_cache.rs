@@ -15,14 +15,19 @@ use anyhow::{bail, Result};
 use serde::de::IgnoredAny;
 use std::fs::{self, File};
 use std::io::BufReader;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The files that every model needs in addition to its weights.
 pub const REQUIRED: [&str; 2] = ["config.json", "tokenizer.json"];
 
 /// Optional files. A repository without them is complete.
-pub const OPTIONAL: [&str; 3] =
-    ["generation_config.json", "tokenizer_config.json", "chat_template.jinja"];
+pub const OPTIONAL: [&str; 5] = [
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+];
 
 /// A repository's part of the cache.
 pub struct Repository {
@@ -124,7 +129,7 @@ impl Repository {
     pub fn note_absent(&self, commit: &str, file: &str) -> std::io::Result<()> {
         let absent = self.dir.join(".no_exist").join(commit);
         fs::create_dir_all(&absent)?;
-        fs::write(absent.join(file), "")
+        write(&absent.join(file), "")
     }
 
     /// Sets the cached commit.
@@ -134,8 +139,17 @@ impl Repository {
     pub fn set_commit(&self, commit: &str) -> std::io::Result<()> {
         let refs = self.dir.join("refs");
         fs::create_dir_all(&refs)?;
-        fs::write(refs.join("main"), commit)
+        write(&refs.join("main"), commit)
     }
+}
+
+/// Writes a file, in place of a link that leads nowhere if there is one, as in a cache that was
+/// copied from another machine.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    if path.is_symlink() && !path.exists() {
+        fs::remove_file(path)?;
+    }
+    fs::write(path, text)
 }
 
 /// Returns true for names that are safe in the cache. In practice, they are hexadecimal digits.

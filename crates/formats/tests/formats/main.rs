@@ -4,7 +4,8 @@ mod config;
 mod gguf;
 mod model_files;
 mod random_model;
-mod tokenizer_config;
+mod tokenizer;
+mod tokenizer_files;
 mod tokenizer_json;
 mod weights;
 

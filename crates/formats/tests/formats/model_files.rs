@@ -2,7 +2,7 @@
 //! be read.
 
 use crate::message;
-use candecode_formats::{chat_template, hub, ModelFiles};
+use candecode_formats::{chat_template, hub, ModelFiles, SafetensorsSource};
 use candecode_testing::{configure, copy_of, refused, story, Folder};
 use candle_core::{DType, Device};
 use serde_json::{json, Value};
@@ -112,6 +112,32 @@ fn an_unreadable_file_is_not_reported_as_missing_or_damaged() {
     }
 }
 
+#[test]
+fn a_damaged_header_is_described_in_the_error() {
+    let header = |text: &str, data: usize| {
+        let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(text.as_bytes());
+        bytes.resize(bytes.len() + data, 0);
+        SafetensorsSource::from_bytes("model.safetensors", bytes)
+    };
+    let tensor = |shape: Value, end: usize| {
+        json!({"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, end]}}).to_string()
+    };
+    for (text, data, says) in [
+        (
+            tensor(json!([1u64 << 40, 1u64 << 40]), 4),
+            4,
+            "a tensor's shape is too large for any file",
+        ),
+        (tensor(json!([2]), 4), 4, "a tensor's size in bytes doesn't match its shape"),
+        (tensor(json!([2]), 8), 4, "it is not as long as its header says"),
+        ("not JSON".to_string(), 4, "its header is not a list of tensors in JSON"),
+    ] {
+        refused(header(&text, data), &["model.safetensors", "cut short or damaged", says]);
+    }
+    assert!(header(&tensor(json!([2]), 8), 8).is_ok());
+}
+
 /// The placeholders that a clone without Git LFS, or a download that needs a login, leaves instead
 /// of a file.
 #[test]
@@ -133,6 +159,24 @@ fn an_lfs_pointer_or_web_page_is_identified_in_the_error() {
             folder.write(file, text);
             refused(read(&folder.0), &[file, what, way]);
         }
+        for file in ["special_tokens_map.json", "added_tokens.json"] {
+            let folder = copy_of("story-230k", "files-instead");
+            folder.write(file, text);
+            refused(candecode_formats::read_tokenizer(&folder.0), &[file, what, way]);
+        }
+        let folder = Folder::new("files-instead-gguf");
+        let file = folder.write("model.gguf", text);
+        refused(ModelFiles::at(&file), &["model.gguf", what, way]);
+        let folder = copy_of("story-230k", "files-instead-index");
+        std::fs::remove_file(folder.0.join("model.safetensors")).unwrap();
+        folder.write("model.safetensors.index.json", text);
+        let weights = candecode_formats::open_weights(&folder.0, DType::F32, &CPU);
+        refused(weights, &["model.safetensors.index.json", what, way]);
+        let index = json!({"weight_map": {"a": "part.safetensors"}});
+        folder.write("model.safetensors.index.json", index.to_string());
+        folder.write("part.safetensors", text);
+        let weights = candecode_formats::open_weights(&folder.0, DType::F32, &CPU);
+        refused(weights, &["part.safetensors", what, way]);
     }
 }
 

@@ -11,7 +11,7 @@ fn tensor(numbers: &[f32], shape: &[usize]) -> Tensor {
 }
 
 #[test]
-fn a_missing_or_truncated_shard_is_reported() {
+fn a_missing_truncated_or_out_of_folder_shard_is_reported() {
     let folder = Folder::new("bad-shards");
     sharded(&folder, 2);
     let open = || candecode_formats::open_weights(&folder.0, DType::F32, &CPU);
@@ -24,6 +24,17 @@ fn a_missing_or_truncated_shard_is_reported() {
         open(),
         &["model-00002-of-00002.safetensors", "no such file, though the index lists it"],
     );
+    for (index, says) in [
+        ("{", "not an index of shards"),
+        ("{}", "no weight_map"),
+        (r#"{"weight_map": {}}"#, "weight_map is empty"),
+        (r#"{"weight_map": {"a": 7}}"#, "must name files"),
+        (r#"{"weight_map": {"a": "../b.safetensors"}}"#, "not a plain file name"),
+        (r#"{"weight_map": {"a": "c\\b.safetensors"}}"#, "not a plain file name"),
+    ] {
+        folder.write("model.safetensors.index.json", index);
+        refused(open(), &["model.safetensors.index.json", says]);
+    }
 }
 
 #[test]

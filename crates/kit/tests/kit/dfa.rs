@@ -268,6 +268,24 @@ fn a_ligature_matches_its_letters() {
     assert!(word_pattern(&"s".repeat(200)).len() < 10_000);
 }
 
+#[test]
+fn random_words_are_found_in_every_letter_case() {
+    let mut random = Random::new(43);
+    let letters = ['a', 'Z', 'é', 'Ö', 'ж', '日', '.', '(', '7'];
+    for _ in 0..150 {
+        let (word, other) = (text(&mut random, &letters), text(&mut random, &letters));
+        let pattern = word_pattern(&word);
+        for way in [&word, &word.to_uppercase(), &word.to_lowercase()] {
+            assert!(matches(&pattern, way), "{word} should match {way}: {pattern}");
+        }
+        assert_eq!(
+            matches(&pattern, &other),
+            same_word(&word, &other),
+            "{word} and {other}: {pattern}"
+        );
+    }
+}
+
 /// Parts that words share are written only once, which must not change the matches.
 #[test]
 fn a_word_list_matches_exactly_its_words() {

@@ -1,4 +1,4 @@
-//! Tests of encoding text to ids, and of decoding ids.
+//! Tests of encoding text to ids, and of decoding ids as they arrive.
 
 use candecode_kit::Tokenizer;
 use candecode_testing::{story, Random};
@@ -47,6 +47,47 @@ fn any_text_round_trips_through_its_ids() {
 }
 
 #[test]
+fn words_encode_to_their_vocabulary_tokens() {
+    let tokenizer = tokenizer().unwrap();
+    let ids = tokenizer.encode("Once upon").unwrap();
+    let pieces: Vec<String> = ids.iter().map(|id| tokenizer.piece(*id).unwrap()).collect();
+    assert_eq!(pieces, ["Once", "Ġupon"]);
+    assert_eq!(tokenizer.piece(1 << 20), None);
+}
+
+#[test]
+fn a_stream_yields_only_whole_characters() {
+    let (tokenizer, mut random) = (tokenizer().unwrap(), Random::new(12));
+    let mut held_back = 0;
+    for _ in 0..300 {
+        let text = text(&mut random);
+        let mut stream = tokenizer.decode_stream();
+        let mut all = String::new();
+        for id in tokenizer.encode(&text).unwrap() {
+            let piece = stream(id).unwrap();
+            assert!(!piece.contains('\u{fffd}'), "half a character of {text:?}: {piece:?}");
+            held_back += usize::from(piece.is_empty());
+            all.push_str(&piece);
+        }
+        assert_eq!(all, text);
+    }
+    assert!(held_back > 300, "characters were split over tokens {held_back} times only");
+}
+
+#[test]
+fn a_partial_character_is_held_back_and_decodes_as_u_fffd() {
+    let tokenizer = tokenizer().unwrap();
+    let ids = tokenizer.encode("日").unwrap();
+    assert!(ids.len() > 1, "日 must be several tokens for this test, it is {ids:?}");
+    let mut stream = tokenizer.decode_stream();
+    for id in &ids[..ids.len() - 1] {
+        assert_eq!(stream(*id).unwrap(), "");
+    }
+    assert_eq!(stream(ids[ids.len() - 1]).unwrap(), "日");
+    assert!(tokenizer.decode(&ids[..ids.len() - 1]).unwrap().contains('\u{fffd}'));
+}
+
+#[test]
 fn special_tokens_have_no_text() {
     let tokenizer = tokenizer().unwrap();
     let ids = tokenizer.encode("The end<|endoftext|>").unwrap();
@@ -54,6 +95,16 @@ fn special_tokens_have_no_text() {
     assert_eq!(tokenizer.decode(&ids).unwrap(), "The end");
     assert!(tokenizer.token_bytes(0).is_empty());
     assert!(tokenizer.token_bytes(1 << 20).is_empty());
+}
+
+#[test]
+fn byte_level_bpe_has_a_token_for_every_byte() {
+    let tokenizer = tokenizer().unwrap();
+    let ids = 0..tokenizer.vocab_size() as u32;
+    let mut single: Vec<Vec<u8>> =
+        ids.map(|id| tokenizer.token_bytes(id)).filter(|bytes| bytes.len() == 1).collect();
+    single.sort();
+    assert_eq!(single.concat(), (0..=255).collect::<Vec<u8>>());
 }
 
 /// A vocabulary in SentencePiece's style: `▁` for a space, and bytes for unknown characters.
@@ -71,6 +122,18 @@ const SENTENCE_PIECE: &str = r#"{
 }"#;
 
 #[test]
+fn sentencepiece_tokens_map_to_their_bytes() {
+    let tokenizer = Tokenizer::from_bytes(SENTENCE_PIECE.as_bytes()).unwrap();
+    let bytes: Vec<Vec<u8>> = (0..8).map(|id| tokenizer.token_bytes(id)).collect();
+    let want: [&[u8]; 8] = [b"", &[0xc3], &[0xa9], b" ", b"a", b" a", b"\n", b"\n\n"];
+    assert_eq!(bytes, want);
+    assert_eq!(tokenizer.decode(&[0, 5, 1, 2, 5]).unwrap(), " aé a");
+    let mut stream = tokenizer.decode_stream();
+    let pieces: Vec<String> = [5, 1, 2, 5].into_iter().map(|id| stream(id).unwrap()).collect();
+    assert_eq!(pieces, [" a", "", "é", " a"]);
+}
+
+#[test]
 fn two_tokenizers_are_compared_token_by_token() {
     let one = Tokenizer::from_bytes(SENTENCE_PIECE.as_bytes()).unwrap();
     let other = SENTENCE_PIECE.replace("\"a\": 4, \"▁a\": 5", "\"▁a\": 4, \"a\": 5");
@@ -81,9 +144,30 @@ fn two_tokenizers_are_compared_token_by_token() {
     assert_eq!(one.difference(&stories), Some("one has 8 tokens, the other 2048".into()));
 }
 
+/// The crate returns a copy of all added tokens on every call. Calling it once per id would copy
+/// 100 million of them here.
+#[test]
+fn added_tokens_are_looked_up_without_copying_all_of_them() {
+    let mut tokenizer: serde_json::Value = serde_json::from_str(SENTENCE_PIECE).unwrap();
+    for id in 8..10_000 {
+        let mut added = tokenizer["added_tokens"][0].clone();
+        added["id"] = id.into();
+        added["content"] = format!("<added {id}>").into();
+        tokenizer["added_tokens"].as_array_mut().unwrap().push(added);
+    }
+    let tokenizer = Tokenizer::from_bytes(tokenizer.to_string().as_bytes()).unwrap();
+    let began = std::time::Instant::now();
+    let special =
+        (8..10_000).filter(|id| tokenizer.is_added(*id) && tokenizer.token_bytes(*id).is_empty());
+    assert_eq!(special.count(), 9_992);
+    assert!(began.elapsed().as_secs_f64() < 2.0, "{:?}", began.elapsed());
+}
+
 #[test]
 fn an_empty_tokenizer_decodes_to_empty_text() {
     let tokenizer = Tokenizer::empty();
     assert_eq!(tokenizer.decode(&[1, 2, 3]).unwrap(), "");
     assert_eq!((tokenizer.vocab_size(), tokenizer.token_bytes(7)), (0, Vec::new()));
+    let mut stream = tokenizer.decode_stream();
+    assert_eq!(stream(5).unwrap(), "");
 }

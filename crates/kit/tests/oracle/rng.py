@@ -35,3 +35,7 @@ def generate(oracle):
             draws.append({"seed": seed, "size": size, "sum of bits": sum(numbers), "first": numbers[:3], "last": numbers[-2:],
                           "largest": bits(q.max().view(1))[0], "after": bits(after)[0]})
     oracle.data["exponentials"] = draws
+
+    # Two rows in one call are drawn row by row.
+    torch.manual_seed(7)
+    oracle.data["rows"] = [bits(row) for row in torch.empty(2, 5).exponential_(1)]

@@ -9,16 +9,31 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// NaN in bf16.
+/// NaN, infinity and the largest finite number in bf16.
 const NAN: u16 = 0x7fc0;
+const INFINITY: u16 = 0x7f80;
+const HUGE: u16 = 0x7f7f;
 
-/// Weights with a NaN: the folder's name, the model to copy, the tensor, and the place in it.
-const WITH_NAN: &[(&str, &str, &str, usize)] = &[
-    ("nan-in-mlp", "story-3m", "model.layers.2.mlp.down_proj.weight", 5),
-    ("nan-in-attention", "story-230k", "model.layers.1.self_attn.k_proj.weight", 5),
-    ("nan-in-draft", "story-230k", "model.layers.0.mlp.up_proj.weight", 5),
+/// A tensor's name, the indices to change, and the bits to store there.
+type Numbers = (&'static str, std::ops::Range<usize>, u16);
+/// Weights with some wrong numbers: the folder's name, the model to copy, and the changes.
+const NUMBERS: &[(&str, &str, &[Numbers])] = &[
+    ("nan-in-mlp", "story-3m", &[("model.layers.2.mlp.down_proj.weight", 5..6, NAN)]),
+    ("nan-in-attention", "story-230k", &[("model.layers.1.self_attn.k_proj.weight", 5..6, NAN)]),
+    ("nan-in-gpt2", "story-gpt2-1m", &[("transformer.h.3.mlp.c_fc.weight", 5..6, NAN)]),
+    ("nan-in-norm", "story-230k", &[("model.norm.weight", 5..6, NAN)]),
+    ("nan-in-draft", "story-230k", &[("model.layers.0.mlp.up_proj.weight", 5..6, NAN)]),
     // The embedding of position 6, 128 wide. Only the step that reaches this position reads it.
-    ("nan-at-position-6", "story-gpt2-1m", "transformer.wpe.weight", 771),
+    ("nan-at-position-6", "story-gpt2-1m", &[("transformer.wpe.weight", 771..772, NAN)]),
+    ("infinity-at-position-6", "story-gpt2-1m", &[("transformer.wpe.weight", 771..772, INFINITY)]),
+    (
+        "huge-weights",
+        "story-230k",
+        &[
+            ("model.layers.1.mlp.down_proj.weight", 0..64, HUGE),
+            ("model.layers.1.mlp.up_proj.weight", 0..64, HUGE),
+        ],
+    ),
 ];
 
 /// Copies an embedded model and returns the copy's folder.
@@ -61,13 +76,16 @@ fn read_json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Stores a NaN in a bf16 tensor.
-fn set_nan(bytes: &mut [u8], tensor: &str, place: usize) {
+/// Stores the bits at the given indices of a bf16 tensor.
+fn set_numbers(bytes: &mut [u8], (tensor, places, bits): &Numbers) {
     let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let json: Value = serde_json::from_slice(&bytes[8..8 + header]).unwrap();
     assert_eq!(json[tensor]["dtype"], "BF16", "{tensor}");
     let begin = json[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
-    bytes[8 + header + begin + 2 * place..][..2].copy_from_slice(&NAN.to_le_bytes());
+    for place in places.clone() {
+        let at = 8 + header + begin + 2 * place;
+        bytes[at..at + 2].copy_from_slice(&bits.to_le_bytes());
+    }
 }
 
 /// Makes all of them.
@@ -78,8 +96,9 @@ pub fn make(page: &Folder) {
             with_config(page, name, model, changes);
         }
     }
-    for (name, model, tensor, place) in WITH_NAN {
-        with_weights(page, name, model, |bytes| set_nan(bytes, tensor, *place));
+    for (name, model, numbers) in NUMBERS {
+        let set = |bytes: &mut Vec<u8>| numbers.iter().for_each(|n| set_numbers(bytes, n));
+        with_weights(page, name, model, set);
     }
     for file in ["config.json", "tokenizer.json", "model.safetensors"] {
         without(page, &format!("without-{file}"), file);
@@ -98,6 +117,9 @@ pub fn make(page: &Folder) {
     with_file(page, "cut-generation-config", "generation_config.json", "{");
     with_file(page, "tokenizer-of-another-kind", "tokenizer.json", "{}");
     with_weights(page, "half-the-weights", "story-230k", |bytes| bytes.truncate(bytes.len() / 2));
+    with_weights(page, "empty-weights", "story-230k", Vec::clear);
+    with_weights(page, "damaged-length", "story-230k", |bytes| bytes[..8].fill(0xff));
+    with_weights(page, "damaged-header", "story-230k", |bytes| bytes[8..40].fill(b'x'));
     with_weights(page, "another-name", "story-230k", |bytes| {
         let at = bytes.windows(17).position(|w| w == b"model.norm.weight").unwrap();
         bytes[at..at + 17].copy_from_slice(b"model.warm.weight");
@@ -150,6 +172,13 @@ fn make_drafts(page: &Folder) {
     vocab[&a] = 1001.into();
     vocab[&b] = 1000.into();
     fs::write(&path, tokenizer.to_string()).unwrap();
+    let table = |tokenizer: &str| {
+        let format = "candecode n-grams, version 1";
+        json!({"format": format, "tokenizer": tokenizer, "rows": [[5, 9]]}).to_string()
+    };
+    page.write("other.ngrams.json", table("0123456789abcdef"));
+    page.write("damaged.ngrams.json", &table("")[..40]);
+    page.write("empty.txt", "\n");
     make_heads(page, "other-heads", 50_257, 0.0);
     make_heads(page, "nan-heads", 2048, f32::NAN);
 }

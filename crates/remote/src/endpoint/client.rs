@@ -1,25 +1,28 @@
 //! The HTTP client: lists a server's models, sends requests, and reports what a server refuses.
 
-use crate::connection::{explain, is_local, looked_up, retry_after, settings};
-use crate::endpoint::events::{error_message, Events};
+use crate::connection::{explain, is_local, looked_up, settings};
+use crate::endpoint::events::{Events, TICK};
+use crate::endpoint::json::error_message;
 use crate::endpoint::request::Request;
 use crate::endpoint::server::Server;
-use crate::endpoint::stream::{Message, Stream};
-use crate::origin::Origin;
+use crate::endpoint::stream::{Message, Stream, LONGEST, SILENCE};
+use crate::origin::{redirect, Origin, REDIRECTS};
+use crate::retry_after::{Wait, LONGEST_WAIT};
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use candecode_kit::error::{quoted, shown, usage};
+use candecode_kit::note::note;
 use serde_json::Value;
-use std::sync::mpsc::{sync_channel, SyncSender};
+use std::sync::mpsc::{sync_channel, Receiver};
+use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::Instant;
 use ureq::http::{self, Response, Uri};
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, BodyReader};
 
-/// Timeout for a silent server. Generous, because a long prompt in a long queue takes time.
-const SILENCE: Duration = Duration::from_secs(300);
-/// Maximum size of a response that isn't a stream, in bytes.
-const LONGEST: u64 = 4 << 20;
-/// Maximum number of events to read ahead.
+/// Maximum number of attempts per request, while the server is busy and says when to try again.
+const TRIES: u32 = 5;
+/// Maximum number of events to read ahead: 256 MiB at most, since an event has up to [`LONGEST`]
+/// bytes.
 const AHEAD: usize = 64;
 
 /// A server's address and how to connect to it.
@@ -70,23 +73,29 @@ impl Client {
     /// # Errors
     /// If no server answers, it rejects the request, or the response isn't a list of models.
     pub fn models(&self) -> Result<Vec<Server>> {
-        self.list(self.send("models", None)?)
+        self.list(self.send("models", None, &|| true)?)
     }
 
-    /// Reads a list of models.
+    /// Reads a list of models: OpenAI's, a list without a frame, or ollama's.
     fn list(&self, response: Response<Body>) -> Result<Vec<Server>> {
         let text = text_of(self.accepted(response)?.into_body());
         let json: Value = serde_json::from_str(&text).unwrap_or_default();
-        let list = json["data"].as_array().with_context(|| {
-            format!(
+        let list = match (&json, &json["data"], &json["models"]) {
+            (Value::Array(list), ..) | (_, Value::Array(list), _) | (.., Value::Array(list)) => {
+                list
+            }
+            (_, Value::Null, _) if json.get("data").is_some() => &Vec::new(),
+            _ => bail!(
                 "--endpoint {}: the server answered, but not in OpenAI's format: {}",
                 self.base,
                 quoted(one_line(&text))
-            )
-        })?;
+            ),
+        };
         let server = |model: &Value| {
+            let names = [model, &model["id"], &model["name"], &model["model"]];
+            let model_name = names.iter().find_map(|name| name.as_str())?.to_string();
             let owned_by = model["owned_by"].as_str().unwrap_or_default().to_string();
-            Some(Server { model: model["id"].as_str()?.to_string(), owned_by })
+            Some(Server { model: model_name, owned_by })
         };
         Ok(list.iter().filter_map(server).collect())
     }
@@ -99,7 +108,7 @@ impl Client {
     /// empty and the server doesn't list exactly one model.
     pub fn choose_model(&self, wanted: &str) -> Result<Server> {
         let base = &self.base;
-        let response = self.send("models", None)?;
+        let response = self.send("models", None, &|| true)?;
         let status = response.status();
         let mut models = match self.list(response) {
             Ok(models) => models,
@@ -135,47 +144,121 @@ impl Client {
 
     /// Sends a request and returns the events of its response. `stop` is asked between events
     /// whether to end the response early, which closes the connection.
-    ///
-    /// The request is sent on a thread of its own, so that the caller can stop waiting for it.
     pub fn ask(&self, request: &Request<'_>, stop: fn() -> bool) -> Events {
-        let (sender, received) = sync_channel(AHEAD);
-        let (client, path, body) = (self.clone(), request.path(), request.body());
-        let most = request.most_bytes();
-        thread::spawn(move || {
-            if let Err(error) = client.stream(path, &body, most, &sender) {
-                let _ = sender.send(Err(error)); // unless no one waits for it
-            }
-        });
-        Events::new(received, request.n(), stop)
+        let wanted = Arc::new(());
+        let (path, most) = (request.path(), request.most_bytes());
+        let received = self.stream(path, request.body(), most, Arc::downgrade(&wanted));
+        Events::new(received, wanted, request, stop)
     }
 
-    /// Sends a request, and each event of the response, which may have up to `most` bytes in total,
-    /// to the channel. If the receiver is gone when the next event arrives, the connection is
-    /// closed.
+    /// Sends a request on a thread of its own, so that the caller can stop waiting for it. The
+    /// channel receives each event of the response, which may have up to `most` bytes
+    /// in total, or an error if the request fails. If the receiver is gone when the next event
+    /// arrives, the connection is closed. Once `wanted` is dropped, no further attempt is made.
+    fn stream(
+        &self,
+        path: &'static str,
+        body: Value,
+        most: u64,
+        wanted: Weak<()>,
+    ) -> Receiver<Result<Message>> {
+        let (sender, events) = sync_channel(AHEAD);
+        let client = self.clone();
+        let is_wanted = move || wanted.strong_count() > 0;
+        thread::spawn(move || match client.events(path, &body, most, &is_wanted) {
+            Ok(events) => {
+                for event in events {
+                    if sender.send(event).is_err() {
+                        break;
+                    }
+                }
+            }
+            Err(error) => {
+                let _ = sender.send(Err(error));
+            }
+        });
+        events
+    }
+
+    /// Sends a request and returns the events of the response, which may have up to `most` bytes in
+    /// total.
     ///
     /// # Errors
     /// If no server answers, or it rejects the request. The error includes the server's message.
-    fn stream(
+    fn events(
         &self,
         path: &str,
         body: &Value,
         most: u64,
-        sender: &SyncSender<Result<Message>>,
-    ) -> Result<()> {
-        let body = self.accepted(self.send(path, Some(body))?)?.into_body();
-        let mut stream = Stream::new(body.into_with_config().limit(most).reader());
-        while let Some(message) = stream.read()? {
-            if sender.send(Ok(message)).is_err() {
-                break;
-            }
-        }
-        Ok(())
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Stream<BodyReader<'static>>> {
+        let body = self.accepted(self.send(path, Some(body), is_wanted)?)?.into_body();
+        Ok(Stream::new(body.into_with_config().limit(u64::MAX).reader(), most))
     }
 
-    /// Sends a GET request to a path, or a POST request if there is a body.
-    fn send(&self, path: &str, body: Option<&Value>) -> Result<Response<Body>> {
+    /// Sends a GET request to a path, or a POST request if there is a body. If the server is busy
+    /// and says when to try again, that's done, as long as the response is still wanted.
+    fn send(
+        &self,
+        path: &str,
+        body: Option<&Value>,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Response<Body>> {
+        let (mut tries, mut left) = (1, LONGEST_WAIT);
+        loop {
+            let response = self.follow(path, body)?;
+            let wait =
+                Wait::of(response.headers()).and_then(|wait| Some((wait.bounded()?, wait.said)));
+            match wait.filter(|_| matches!(response.status().as_u16(), 429 | 503)) {
+                Some((pause, said)) if pause <= left && tries < TRIES => {
+                    note!("the server is busy, and asks to wait {said}: trying again then");
+                    let until = Instant::now() + pause;
+                    loop {
+                        if !is_wanted() {
+                            return Ok(response);
+                        }
+                        let rest = until.saturating_duration_since(Instant::now());
+                        if rest.is_zero() {
+                            break;
+                        }
+                        thread::sleep(TICK.min(rest));
+                    }
+                    (tries, left) = (tries + 1, left - pause);
+                }
+                _ => return Ok(response),
+            }
+        }
+    }
+
+    /// Sends a request, and sends it once more to each address on the same server that it is
+    /// redirected to. The key and the prompt never go to another scheme, host or port.
+    fn follow(&self, path: &str, body: Option<&Value>) -> Result<Response<Body>> {
         let base = &self.base;
-        let address: Uri = format!("{base}/{path}").parse().map_err(|_| no_address(base))?;
+        let mut address: Uri = format!("{base}/{path}").parse().map_err(|_| no_address(base))?;
+        for _ in 0..=REDIRECTS {
+            let response = self.send_once(&address, body)?;
+            let status = response.status().as_u16();
+            let next = redirect(&address, status, response.headers());
+            let next = next.map_err(|_| {
+                anyhow!("--endpoint {base}: the server redirects to an invalid address")
+            })?;
+            let Some(next) = next else { return Ok(response) };
+            let same =
+                Origin::of(&next) == Origin::of(&address) && (status != 303 || body.is_none());
+            ensure!(
+                same,
+                "--endpoint {base}: the server redirects to {}; if you trust that address, use it \
+                 with --endpoint",
+                shown(&next)
+            );
+            address = next;
+        }
+        bail!("--endpoint {base}: the server's redirects never end")
+    }
+
+    /// Sends a request to this address.
+    fn send_once(&self, address: &Uri, body: Option<&Value>) -> Result<Response<Body>> {
+        let base = &self.base;
         let mut request = http::Request::builder().uri(address.clone());
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
@@ -188,30 +271,20 @@ impl Client {
             }
         };
         response.map_err(|error| {
-            let host = looked_up(&self.agent, &address);
+            let host = looked_up(&self.agent, address);
             let why = explain(&error, &host, "is the server running, and is the port right?");
             anyhow!("--endpoint {base}: no response {why}")
         })
     }
 
-    /// Returns the response if its status is a success. A redirect isn't followed, so the key and
-    /// the prompt go nowhere else.
+    /// Returns the response if its status is a success.
     fn accepted(&self, response: Response<Body>) -> Result<Response<Body>> {
         let status = response.status().as_u16();
         if response.status().is_success() {
             return Ok(response);
         }
-        let location = response.headers().get("location").and_then(|to| to.to_str().ok());
-        if let Some(location) = location.filter(|_| response.status().is_redirection()) {
-            bail!(
-                "--endpoint {}: the server redirects to {}; if you trust that address, use it \
-                 with --endpoint",
-                self.base,
-                shown(location)
-            )
-        }
-        let wait = retry_after(response.headers());
-        let wait = wait.map_or(String::new(), |seconds| format!("; it asks to wait {seconds} s"));
+        let wait = Wait::of(response.headers());
+        let wait = wait.map_or(String::new(), |wait| format!("; it asks to wait {}", wait.said));
         let text = text_of(response.into_body());
         let json: Value = serde_json::from_str(&text).unwrap_or_default();
         let said = one_line(&error_message(&json).unwrap_or(text));

@@ -1,15 +1,31 @@
 //! A response as events: each with a piece of text, some tokens, or how a text ended.
 
+use crate::endpoint::json;
+use crate::endpoint::request::Request;
 use crate::endpoint::stream::Message;
-use anyhow::{bail, ensure, Context as _, Result};
+use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use candecode_kit::error::{quoted, shown};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::Arc;
 use std::time::Duration;
 
+/// Maximum length of a token's text, in bytes. Real vocabularies stay within a few hundred.
+const LONGEST_TOKEN: usize = 512;
+/// Finish reasons of a text that the server couldn't finish.
+const FAILED: &[&str] = &[
+    "abort",
+    "aborted",
+    "canceled",
+    "cancelled",
+    "error",
+    "failed",
+    "insufficient_system_resource",
+    "timeout",
+];
 /// How often to ask whether to stop while no event arrives.
-const TICK: Duration = Duration::from_millis(100);
+pub(super) const TICK: Duration = Duration::from_millis(100);
 
 /// A part of a response. `at` is the index of its text, among those that were requested.
 #[derive(Debug)]
@@ -55,11 +71,17 @@ pub enum Event {
     },
 }
 
-/// The events of a response, in the order in which they arrive. An error is the last event: the
-/// server rejects the request, reports an error, or ends the stream early.
+/// The events of a response, in the order in which they arrive. Its size is limited in proportion
+/// to what was requested, however long the stream continues. An error is the last event: the server
+/// rejects the request, reports an error, or ends the stream early.
 pub struct Events {
     received: Receiver<Result<Message>>,
+    /// Dropped with the events, so that the sender can see that no one waits for it.
+    _wanted: Arc<()>,
     stop: fn() -> bool,
+    /// Maximum number of tokens to accept for each text, and the number that was requested.
+    most_tokens: usize,
+    wanted_tokens: usize,
     /// Events of the newest message that haven't been returned yet.
     ready: VecDeque<Result<Event>>,
     texts: Vec<Progress>,
@@ -75,6 +97,8 @@ pub struct Events {
 /// What has arrived of a text.
 #[derive(Clone, Default)]
 struct Progress {
+    /// Its length in bytes.
+    length: usize,
     /// Whether an event mentioned it.
     begun: bool,
     /// Whether it has a finish reason.
@@ -82,11 +106,21 @@ struct Progress {
 }
 
 impl Events {
-    /// Returns the events of a response with `n` texts, whose messages arrive through a channel.
-    pub(super) fn new(received: Receiver<Result<Message>>, n: usize, stop: fn() -> bool) -> Self {
+    /// Returns the events of a response to `request`, whose messages arrive through a channel.
+    /// `wanted` is held until the events are dropped.
+    pub(super) fn new(
+        received: Receiver<Result<Message>>,
+        wanted: Arc<()>,
+        request: &Request<'_>,
+        stop: fn() -> bool,
+    ) -> Self {
+        let n = request.n();
         Self {
             received,
+            _wanted: wanted,
             stop,
+            most_tokens: request.most_tokens(),
+            wanted_tokens: request.params.max_new_tokens,
             ready: VecDeque::new(),
             texts: vec![Progress::default(); n],
             pieces: 0,
@@ -123,9 +157,11 @@ impl Events {
         if message.data.trim() == "[DONE]" {
             return self.end(true);
         }
-        let json = serde_json::from_str::<Value>(&message.data);
-        let is_error = |json: &Value| message.is_error || json["choices"].is_null();
-        let error = json.as_ref().ok().filter(|json| is_error(json)).and_then(error_message);
+        let json = json::parse(&message.data);
+        let error = match &json {
+            Ok(json) => json::error_message(json),
+            Err(_) => None,
+        };
         if let Some(error) = error.or_else(|| message.is_error.then(|| message.data.clone())) {
             bail!("the server reports an error: {}", shown(error));
         }
@@ -137,7 +173,15 @@ impl Events {
             let (prompt, new) = (count("prompt_tokens"), count("completion_tokens"));
             self.ready.push_back(Ok(Event::Usage { prompt, new }));
         }
-        json["choices"].as_array().into_iter().flatten().try_for_each(|choice| self.take(choice))
+        json["choices"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .try_for_each(|choice| self.take(choice))?;
+        if message.is_whole {
+            return self.end(true);
+        }
+        Ok(())
     }
 
     /// Ends the response, with `[DONE]` or without.
@@ -186,20 +230,41 @@ impl Events {
         if !(new_ids.is_empty() && texts.is_empty() && numbers.is_empty()) {
             events.push(Event::Tokens { at, ids: new_ids, texts, logprobs: numbers });
         }
-        let piece = choice["text"].as_str().or(choice["delta"]["content"].as_str());
-        let piece = piece.unwrap_or_default().to_string();
+        // Some servers send the whole message so far with each new part of it.
+        let content = match (&choice["delta"], &choice["message"]) {
+            (delta @ Value::Object(_), _) | (_, delta @ Value::Object(_)) => delta,
+            _ => choice,
+        };
+        let names = ["text", "content", "refusal"];
+        let mut pieces = names.iter().map(|name| json::text(&content[*name]));
+        let piece = pieces.find(|piece| !piece.is_empty()).unwrap_or_default();
         let text = &mut self.texts[at];
         text.begun = true;
+        text.length += piece.len();
+        ensure!(
+            text.length <= self.most_tokens.saturating_mul(LONGEST_TOKEN),
+            "the server keeps sending: {} bytes of text, but only {} tokens were requested",
+            text.length,
+            self.wanted_tokens
+        );
         if !piece.is_empty() {
             self.pieces += 1;
             events.push(Event::Text { at, text: piece });
         }
-        if let Some(reason) = choice["finish_reason"].as_str() {
+        let reason = choice["finish_reason"].as_str().or(choice["finish_reason"]["type"].as_str());
+        let reason = reason.filter(|reason| !matches!(*reason, "" | "null"));
+        if let Some(reason) = reason {
             text.finished = true;
             events.push(Event::Finish { at, reason: reason.to_string() });
         }
         self.ready.extend(events.into_iter().map(Ok));
-        Ok(())
+        match reason.filter(|reason| FAILED.contains(reason)) {
+            Some(reason) => Err(anyhow!(
+                "the server broke the text off: its finish_reason is {}",
+                quoted(reason)
+            )),
+            None => Ok(()),
+        }
     }
 }
 
@@ -220,13 +285,4 @@ impl Iterator for Events {
             }
         }
     }
-}
-
-/// Returns what an error says in JSON: `error.message` in OpenAI's protocol, or `detail` in
-/// FastAPI's own.
-pub(super) fn error_message(json: &Value) -> Option<String> {
-    let error = &json["error"];
-    let words = [&error["message"], error, &json["message"], &json["detail"]];
-    let words = words.into_iter().find_map(Value::as_str).map(str::to_string);
-    words.or_else(|| error.is_object().then(|| error.to_string()))
 }

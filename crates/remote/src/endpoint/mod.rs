@@ -5,6 +5,7 @@
 
 mod client;
 mod events;
+mod json;
 mod request;
 mod server;
 mod stream;

@@ -47,8 +47,9 @@ pub enum What<'a> {
 
 /// Maximum bytes of stream per token, including JSON and log-probabilities.
 const STREAM_PER_TOKEN: u64 = 64 << 10;
-/// Maximum bytes of stream for a short text.
-const LEAST_STREAM: u64 = 16 << 20;
+/// Minimum number of tokens to allow for, even if fewer are requested.
+const AT_LEAST: usize = 256;
+
 impl Request<'_> {
     /// Returns the number of texts that are requested.
     pub fn n(&self) -> usize {
@@ -66,10 +67,15 @@ impl Request<'_> {
         }
     }
 
+    /// Returns the maximum number of tokens to accept for each text.
+    pub fn most_tokens(&self) -> usize {
+        self.params.max_new_tokens.saturating_add(AT_LEAST)
+    }
+
     /// Returns the maximum size of the response, in bytes.
     pub fn most_bytes(&self) -> u64 {
-        let tokens = (self.n() as u64).saturating_mul(self.params.max_new_tokens as u64);
-        LEAST_STREAM.max(tokens.saturating_mul(STREAM_PER_TOKEN))
+        let tokens = self.most_tokens() as u64;
+        tokens.saturating_mul(self.n() as u64).saturating_mul(STREAM_PER_TOKEN)
     }
 
     /// Returns the body.

@@ -27,6 +27,9 @@ impl<'a> Blob<'a> {
         let blobs = cached.dir.join("blobs");
         fs::create_dir_all(&blobs)?;
         let part = blobs.join(format!("{}.candecode.part", about.etag));
+        if part.is_symlink() && !part.exists() {
+            fs::remove_file(&part)?; // a link that leads nowhere
+        }
         Ok(Self { about, path: blobs.join(&about.etag), part })
     }
 

@@ -1,18 +1,14 @@
 //! Why a request or a download failed, and whether another try might help.
 
 use crate::connection::reason;
+use crate::retry_after::Wait;
 use std::io;
 use std::time::Duration;
 
-/// The longest wait that is obeyed, in seconds, over all attempts of a request. If the hub wants
-/// more, the user decides.
-pub const LONGEST_WAIT: u64 = 60;
-
 /// Why something couldn't be downloaded.
 pub enum Failure {
-    /// The hub refused the request with this status, and may have asked to wait for this many
-    /// seconds.
-    Status(u16, Option<u64>),
+    /// The hub refused the request with this status, and may have said when to try again.
+    Status(u16, Option<Wait>),
     /// The host that the hub redirected to refused the request with this status.
     Elsewhere(String, u16),
     /// A response has no such header, or an invalid one. The second word says which.
@@ -25,6 +21,8 @@ pub enum Failure {
     Connection(String, ureq::Error),
     /// The token can't be sent in a header.
     Token,
+    /// The file is empty.
+    Empty,
     /// What arrived isn't the file that the hub announced.
     Damaged(String),
     /// The cache couldn't be read or written.
@@ -63,8 +61,7 @@ impl Failure {
     pub fn pause(&self, tries: u32) -> Option<Duration> {
         let usual = usual_pause(tries);
         match self {
-            Self::Status(_, Some(seconds)) if *seconds > LONGEST_WAIT => None,
-            Self::Status(_, Some(seconds)) => Some(usual.max(Duration::from_secs(*seconds))),
+            Self::Status(_, Some(wait)) => wait.bounded().map(|time| time.max(usual)),
             _ => Some(usual),
         }
     }

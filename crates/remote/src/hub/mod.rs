@@ -9,6 +9,7 @@ mod failure;
 mod requests;
 
 use crate::connection::explain;
+use crate::retry_after::LONGEST_WAIT;
 use anyhow::{anyhow, bail, Result};
 use blobs::Blob;
 use candecode_formats::folder::{INDEX, SINGLE};
@@ -17,14 +18,13 @@ use candecode_formats::hub::{DEFAULT_MODEL, OPTIONAL, REQUIRED};
 use candecode_kit::error::describe;
 use candecode_kit::note::note;
 use candecode_kit::units::bytes;
-use failure::{usual_pause, Failure, LONGEST_WAIT};
+use failure::{usual_pause, Failure};
 use indicatif::{ProgressBar, ProgressStyle};
 use requests::{About, Requests};
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, IsTerminal as _, Read as _, Write as _};
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Maximum number of attempts per request while the hub is busy or the connection breaks.
 const TRIES: u32 = 5;
@@ -92,7 +92,7 @@ fn complete(cached: &Repository) -> Result<PathBuf> {
             }
             Ok(()) => {}
             Err(e) if e.status() == 404 && file == SINGLE => wanted.push_back(INDEX.into()),
-            Err(e) if e.status() == 404 && optional => {
+            Err(e) if optional && (e.status() == 404 || matches!(e, Failure::Empty)) => {
                 let noted = cached.note_absent(&commit, &file);
                 noted.map_err(|e| hub.explain(&file, e.into()))?;
             }
@@ -135,6 +135,9 @@ impl<'a> Source<'a> {
     /// Downloads one file and checks it. A damaged file is deleted and downloaded again.
     fn download(&mut self, commit: &str, file: &str) -> Result<(), Failure> {
         let about = self.about(commit, file)?;
+        if about.size == Some(0) {
+            return Err(Failure::Empty);
+        }
         let (cached, blob) = (self.cached, Blob::open(self.cached, &about)?);
         if !blob.is_here() {
             let bar = bar(file, about.size);
@@ -170,7 +173,7 @@ impl<'a> Source<'a> {
 
     /// Calls the hub, and retries if it is busy, the connection breaks, or a token is required.
     fn ask<T>(&mut self, call: impl Fn(&Requests) -> Result<T, Failure>) -> Result<T, Failure> {
-        let (mut tries, mut left) = (0, Duration::from_secs(LONGEST_WAIT));
+        let (mut tries, mut left) = (0, LONGEST_WAIT);
         loop {
             tries += 1;
             match (call(&self.requests), &self.token) {
@@ -183,11 +186,10 @@ impl<'a> Source<'a> {
                     let Some(pause) = e.pause(tries).filter(|pause| *pause <= left) else {
                         return Err(e);
                     };
-                    if let Failure::Status(_, Some(seconds)) = &e {
+                    if let Failure::Status(_, Some(wait)) = &e {
                         if pause > usual_pause(tries) {
-                            note!(
-                                "the hub is busy, and asks to wait {seconds} s: trying again then"
-                            );
+                            let said = &wait.said;
+                            note!("the hub is busy, and asks to wait {said}: trying again then");
                         }
                     }
                     std::thread::sleep(pause);
@@ -223,8 +225,9 @@ impl<'a> Source<'a> {
                 if self.token_sent { "the hub refuses your token" } else { "access refused" }
             ),
             Failure::Status(code, wait) if passing => {
-                let wait = wait.filter(|seconds| *seconds > LONGEST_WAIT);
-                let wait = wait.map_or(String::new(), |wait| format!("it asks to wait {wait} s; "));
+                let wait = wait.filter(|wait| wait.bounded().is_none());
+                let wait =
+                    wait.map_or(String::new(), |wait| format!("it asks to wait {}; ", wait.said));
                 format!("the hub is busy or in trouble ({code}); {wait}{kept}")
             }
             Failure::Status(code, _) => {
@@ -254,6 +257,7 @@ impl<'a> Source<'a> {
                 non-ASCII characters; was something else copied with it?"
                     .into()
             }
+            Failure::Empty => "the hub's file is empty; is the name right?".into(),
             Failure::Damaged(what) => format!(
                 "it came damaged twice ({what}) and was deleted; try again, or use another network"
             ),

@@ -3,9 +3,10 @@
 //! Redirects are followed here, one at a time, because the token goes to the hub alone, never to
 //! another scheme, host or port that the hub redirects to.
 
-use crate::connection::{looked_up, retry_after, settings};
+use crate::connection::{looked_up, settings};
 use crate::hub::failure::Failure;
 use crate::origin::{redirect, Origin, REDIRECTS};
+use crate::retry_after::Wait;
 use anyhow::{Context as _, Result};
 use candecode_formats::hub::is_plain_name;
 use std::time::Duration;
@@ -114,10 +115,10 @@ impl Requests {
         }
         let from = match response.status().as_u16() {
             200 => 0,
-            206 => {
-                let range = word(headers, "content-range").and_then(|range| start(&range));
-                range.ok_or(Failure::Header("content-range", "invalid"))?
-            }
+            206 => match word(headers, "content-range") {
+                Some(range) => start(&range).ok_or(Failure::Header("content-range", "invalid"))?,
+                None => from,
+            },
             code => return Err(Failure::Status(code, None)),
         };
         Ok((response.into_body(), from))
@@ -163,7 +164,7 @@ impl Requests {
             if code >= 400 {
                 let host = address.host().unwrap_or_default().to_string();
                 return Err(match at_hub {
-                    true => Failure::Status(code, retry_after(headers)),
+                    true => Failure::Status(code, Wait::of(headers)),
                     false => Failure::Elsewhere(host, code),
                 });
             }

@@ -22,12 +22,16 @@ pub enum Fault {
     Stall(usize, Duration),
     /// Pauses after this many bytes until the test releases it.
     Hold(usize),
+    /// Sends the bytes in small pieces, with pauses.
+    Drip,
     /// Sends a different file of the announced length.
     OtherBytes,
     /// Sends a file that is longer than announced.
     OtherLength,
     /// Sends the whole file, ignoring the requested range.
     NoRanges,
+    /// Sends the requested range, but doesn't say which it is.
+    NoContentRange,
     /// Doesn't say how long the file is.
     NoLength,
     /// Marks the `ETag` as weak, like a cache that may compress files.
@@ -188,6 +192,7 @@ fn file(stream: &mut dyn Write, shared: &Shared, asked: &Asked) -> std::io::Resu
     let from = range.map(|range| range.trim_end_matches('-').parse::<usize>().unwrap());
     let (status, part) = match (fault, from) {
         (Some(Fault::NoRanges), _) | (_, None) => ("200 OK".to_string(), &bytes[..]),
+        (Some(Fault::NoContentRange), Some(from)) => ("206 Part".to_string(), &bytes[from..]),
         (_, Some(from)) => {
             let (end, all) = (bytes.len() - 1, bytes.len());
             (format!("206 Part\r\ncontent-range: bytes {from}-{end}/{all}"), &bytes[from..])
@@ -208,6 +213,10 @@ fn file(stream: &mut dyn Write, shared: &Shared, asked: &Asked) -> std::io::Resu
             }
             stream.write_all(&part[n..])
         }
+        Some(Fault::Drip) => part.chunks(part.len() / 20).try_for_each(|drop| {
+            std::thread::sleep(Duration::from_millis(20));
+            stream.write_all(drop)
+        }),
         _ => stream.write_all(part),
     }
 }

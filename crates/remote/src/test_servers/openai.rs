@@ -2,13 +2,15 @@
 
 use crate::test_servers::loopback::{Asked, Loopback};
 use std::io::{Result, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A server's answers.
 pub struct OpenAi {
     /// The answer to a request for its models.
     pub models: Vec<u8>,
-    /// The answer to a request for text. By default, the text is " a dog.".
-    pub text: Option<Vec<u8>>,
+    /// The answers to requests for text, in turn. The last one is repeated. Without any, the text
+    /// is " a dog.".
+    pub texts: Vec<Vec<u8>>,
     /// What follows.
     pub then: Then,
     /// The key that all requests need.
@@ -35,12 +37,12 @@ impl OpenAi {
     /// Lists the model "small" with this `owned_by`.
     pub fn owned_by(owner: &str) -> Self {
         let list = format!(r#"{{"data":[{{"id":"small","owned_by":"{owner}"}}]}}"#);
-        Self { models: json(&list), text: None, then: Then::Close, key: None }
+        Self { models: json(&list), texts: Vec::new(), then: Then::Close, key: None }
     }
 
     /// Sends this for every request for text.
     pub fn sends(text: impl Into<Vec<u8>>) -> Self {
-        Self { text: Some(text.into()), ..Self::default() }
+        Self { texts: vec![text.into()], ..Self::default() }
     }
 
     /// Sends this when asked for its models.
@@ -57,6 +59,7 @@ impl OpenAi {
     }
 
     fn answer(self) -> impl Fn(&Asked, &mut dyn Write) -> Result<()> + Send + Sync + 'static {
+        let count = AtomicUsize::new(0);
         move |asked, stream| {
             let key = self.key.map(|key| format!("bearer {key}"));
             if key.is_some() && asked.header("authorization") != key.as_deref() {
@@ -66,7 +69,8 @@ impl OpenAi {
             if !asked.line.starts_with("POST ") {
                 return stream.write_all(&self.models);
             }
-            match &self.text {
+            let at = count.fetch_add(1, Ordering::SeqCst).min(self.texts.len().saturating_sub(1));
+            match self.texts.get(at) {
                 Some(text) => stream.write_all(text)?,
                 None => stream.write_all(&stream_of(dog(asked.line.contains("chat"))))?,
             }
