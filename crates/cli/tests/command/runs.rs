@@ -155,6 +155,20 @@ fn every_loop_keeps_a_schema_and_a_grammar() {
     refused(&["-p", "a", "--grammar", &none], 2, "--grammar");
 }
 
+/// A cache in pages holds what any other cache holds, whoever drafts.
+#[test]
+fn pages_change_no_text() {
+    let prompt = ["-p", "Lily and her dog", "--max-new-tokens", "40"];
+    let sampled = ["--temperature", "1", "--seed", "3"];
+    for drafts in [&[][..], &["--draft-model", "story-230k"], &["--draft-ngram"]] {
+        for choice in [&[][..], &sampled] {
+            let flags = [&prompt[..], drafts, choice].concat();
+            let paged = [&flags[..], &["--cache", "paged", "--block-size", "4"]].concat();
+            assert_eq!(done(&paged).out, done(&flags).out, "{flags:?}");
+        }
+    }
+}
+
 /// Writes a copy of a safetensors file in which these bytes stand at a place in one tensor, and
 /// returns its path.
 fn with_bytes(
