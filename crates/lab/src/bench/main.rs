@@ -57,7 +57,7 @@ type Measure = fn(&mut Times) -> Result<()>;
 /// Prints the times, and writes plots to a folder.
 type Report = fn(&Times, &Path) -> Result<()>;
 
-/// What can be counted and measured of a day.
+/// What the program counts and measures for a day, or for attention over pages.
 struct Bench {
     name: &'static str,
     /// The counts are the same on every machine.
@@ -152,6 +152,8 @@ fn run(args: &Args) -> Result<()> {
     }
     let is_guess = args.guess.is_none() || what == Some("day16");
     ensure!(is_guess, usage("--guess is for day16"));
+    let has_model = args.model.is_none() || matches!(what, Some("day19" | "engine" | "serve"));
+    ensure!(has_model, usage("--model is for day19, engine and serve"));
     if let Some((name, measure)) = WHOLE.into_iter().find(|(name, _)| what == Some(*name)) {
         let has_rounds = args.rounds.is_none() || name == "engine";
         ensure!(has_rounds, usage(format!("bench {name} has no rounds: omit --rounds")));
@@ -223,11 +225,18 @@ mod tests {
     }
 
     #[test]
-    fn a_day_that_counts_nothing_says_so_instead_of_printing_nothing() {
-        for name in ["day17", "day18"] {
-            let args = Args::parse_from(["bench", name, "--rounds", "0"]);
-            let error = run(&args).unwrap_err();
-            assert!(error.is::<Usage>() && error.to_string().contains("--rounds"), "{error}");
+    fn a_flag_that_would_do_nothing_is_refused() {
+        for (name, flag, value) in [
+            ("day17", "--rounds", "0"),
+            ("day18", "--rounds", "0"),
+            ("serve", "--rounds", "2"),
+            ("day10", "--model", "story-230k"),
+            ("roofline", "--model", "story-230k"),
+            ("day10", "--guess", "40"),
+            ("day10", "--device", "cuda"),
+        ] {
+            let error = run(&Args::parse_from(["bench", name, flag, value])).unwrap_err();
+            assert!(error.is::<Usage>() && error.to_string().contains(flag), "{name}: {error}");
         }
     }
 }

@@ -1,8 +1,7 @@
 //! The roofline of this machine, and day 16's predictions for a model next to measurements.
 //!
-//! Memory bandwidth and peak operations are probed
-//! before and after each model. If the two probes differ by more than a tenth, something else was
-//! running, and the model is measured again.
+//! Memory bandwidth and peak operations are probed before and after each model. If the two probes
+//! differ by more than a tenth, something else was running, and the model is measured again.
 
 use crate::args::Args;
 use crate::plot::{tens, Axis, Plot};
