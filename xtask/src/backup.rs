@@ -82,9 +82,9 @@ fn replace_on(disk: Disk, repo: &Repo, path: &str, bytes: &[u8]) -> Result<Optio
         let replaced = new.put()?;
         if replaced {
             (disk.meanwhile)();
-            // An editor may have saved since the copy was made, so the file that was replaced becomes
-            // the copy. If both are one file with two names, moving does nothing, and the name in
-            // src/ is removed.
+            // An editor may have saved since the copy was made, so what was replaced becomes the
+            // copy. If both are one file with two names, moving does nothing, and the name in src/
+            // is removed.
             move_file(&new.file, &copy).or_else(|problem| new.put().and(Err(problem)))?;
             let _ = fs::remove_file(&new.file);
         }
